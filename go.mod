@@ -1,0 +1,3 @@
+module messagesender
+
+go 1.26
