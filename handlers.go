@@ -1,0 +1,531 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"messagesender/internal/account"
+	"messagesender/internal/media"
+	"messagesender/internal/message"
+	"messagesender/internal/outbox"
+	"messagesender/internal/strictjson"
+)
+
+// Limits of what a client may make the service do.
+const (
+	maxTextBody = 256 << 10 // bytes of a request body, its media apart
+
+	// A body has bodyGrace plus the time it takes at minBodyRate to arrive.
+	bodyGrace   = 30 * time.Second
+	minBodyRate = 64 << 10 // bytes a second
+
+	writeTime  = 30 * time.Second // for one answer, or one piece of a stream
+	drainBytes = 256 << 20        // of a refused body read after the answer
+	drainTime  = 10 * time.Second
+	drainPause = 2 * time.Second // a client silent for this long has stopped sending
+)
+
+// server is the API: it turns HTTP requests into calls of a Sender.
+type server struct {
+	audioWord  string // "WhatsApp" of sendWhatsAppAudio
+	maxDelay   time.Duration
+	maxMedia   int64
+	accounts   *account.Registry
+	openOutbox string // account whose outbox loopback may read without a key; empty: none
+	sender     Sender
+	spool      *media.Spool
+	outbox     *outbox.Store // nil: no account sends into it
+	writable   func() error  // nil error: the data directory can be written
+	drain      *drain
+	log        *slog.Logger
+}
+
+// exchange is one request on its way through: the writer of its answer and what
+// the log says of it. It travels as the ResponseWriter, so that the request
+// itself is not copied and keeps the pattern that the mux notes in it.
+type exchange struct {
+	http.ResponseWriter
+	id     string
+	status int  // 0: nothing is written yet
+	unread bool // the request has a body that has not been read to its end
+	begun  bool // reading the body has begun
+	notes  []slog.Attr
+}
+
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 {
+		x.status = status
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+func (x *exchange) Write(p []byte) (int, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	return x.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+func (x *exchange) note(attrs ...slog.Attr) { x.notes = append(x.notes, attrs...) }
+
+// handler answers a request or returns the error that is to be answered; it
+// writes nothing before it returns one.
+type handler func(x *exchange, r *http.Request) error
+
+// routes is everything the service answers (contract 4.1).
+func (s *server) routes() http.Handler {
+	mux := http.NewServeMux()
+	route := func(pattern string, h handler) { mux.Handle(pattern, s.answered(h)) }
+
+	route("POST /message/sendText/{apiToken}", s.send(message.SendText))
+	route("POST /message/sendMedia/{apiToken}", s.send(message.SendMedia))
+	route("POST /message/send"+s.audioWord+"Audio/{apiToken}", s.send(message.SendAudio))
+	route("GET /healthz", s.healthz)
+	route("GET /readyz", s.readyz)
+	if s.outbox != nil {
+		route("GET /outbox/messages", s.outboxed(s.outbox.List))
+		route("GET /outbox/messages/{messageId}", s.outboxed(s.outbox.One))
+		route("GET /outbox/messages/{messageId}/media", s.outboxed(s.outbox.Media))
+		route("DELETE /outbox/messages", s.outboxed(s.outbox.Clear))
+		route("GET /outbox/events", s.outboxed(s.outbox.Events))
+	}
+	return s.observed(mux)
+}
+
+// observed gives every request its id, its one log line and, when it reaches no
+// route, its answer.
+func (s *server) observed(mux *http.ServeMux) http.Handler {
+	unrouted := s.answered(func(x *exchange, r *http.Request) error { return s.unrouted(mux, x, r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		x := &exchange{ResponseWriter: w, id: rand.Text(), unread: r.Body != nil && r.Body != http.NoBody}
+		x.Header().Set("X-Request-Id", x.id)
+		x.Header().Set("X-Content-Type-Options", "nosniff")
+		x.Header().Set("Cache-Control", "no-store")
+		if s.routed(mux, r) {
+			mux.ServeHTTP(x, r)
+		} else {
+			unrouted.ServeHTTP(x, r)
+		}
+		level := slog.LevelInfo
+		if x.status >= 500 {
+			level = slog.LevelWarn
+		}
+		attrs := append(x.notes, slog.String("requestId", x.id), slog.String("method", r.Method), slog.String("route", r.Pattern),
+			slog.Int("status", x.status), slog.Duration("took", time.Since(start)))
+		s.log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
+	})
+}
+
+// routed tells whether r reaches a route. A path that is not clean does not: the
+// mux would redirect it, token and all.
+func (s *server) routed(mux *http.ServeMux, r *http.Request) bool {
+	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
+		return false
+	}
+	_, pattern := mux.Handler(r)
+	return pattern != ""
+}
+
+// unrouted is the 404 or 405 of a request that matches no route. What the mux
+// would say to it is asked, not sent.
+func (s *server) unrouted(mux *http.ServeMux, x *exchange, r *http.Request) error {
+	probe := probeWriter{header: http.Header{}}
+	if h, pattern := mux.Handler(r); pattern == "" && path.Clean(r.URL.EscapedPath()) == r.URL.EscapedPath() {
+		h.ServeHTTP(&probe, r)
+	}
+	if probe.status == http.StatusMethodNotAllowed {
+		allow := probe.header.Get("Allow")
+		x.Header().Set("Allow", allow)
+		return message.NewError(message.MethodNotAllowed, "the method is not allowed here; use "+allow)
+	}
+	if word, ok := strings.CutPrefix(path.Dir(r.URL.Path), "/message/send"); ok && strings.HasSuffix(word, "Audio") {
+		return message.NewError(message.NotFound, "this service sends audio at /message/send"+s.audioWord+"Audio/{apiToken}")
+	}
+	return message.NewError(message.NotFound, "there is nothing at this path")
+}
+
+// probeWriter notes a status and a header and drops the rest.
+type probeWriter struct {
+	header http.Header
+	status int
+}
+
+func (p *probeWriter) Header() http.Header         { return p.header }
+func (p *probeWriter) WriteHeader(status int)      { p.status = status }
+func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
+
+// answered makes an http.Handler of h: it answers h's error, and a panic as a
+// 500 of the same shape.
+func (s *server) answered(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := w.(*exchange)
+		defer func() {
+			switch panicked := recover(); panicked {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(panicked)
+			default:
+				s.log.Error("panic", "requestId", x.id, "route", r.Pattern, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+				if x.status != 0 {
+					panic(http.ErrAbortHandler) // half an answer must not look whole
+				}
+				s.fail(x, r, message.NewError(message.Internal, "the service failed"))
+			}
+		}()
+		if err := h(x, r); err != nil {
+			s.fail(x, r, err)
+		}
+	})
+}
+
+// The one shape of every failure (contract 4.3).
+type failure struct {
+	Status  string       `json:"status"`
+	Message string       `json:"message"`
+	Error   failureError `json:"error"`
+}
+
+type failureError struct {
+	Code      message.Reason   `json:"code"`
+	Retryable bool             `json:"retryable"`
+	RequestID string           `json:"requestId"`
+	Details   []message.Detail `json:"details"`
+}
+
+type success struct {
+	Status  string      `json:"status"`
+	Message string      `json:"message"`
+	Data    successData `json:"data"`
+}
+
+type successData struct {
+	MessageID string `json:"messageId"`
+}
+
+// fail writes the answer of every failure. A client that is still sending its
+// body gets the answer at once, and what it sends is then read away, bounded, so
+// that also a client that only listens after it has sent everything can read it.
+func (s *server) fail(x *exchange, r *http.Request, err error) {
+	e := explain(err)
+	x.note(slog.String("code", string(e.Reason)))
+	if e.Cause != nil {
+		x.note(slog.String("error", e.Cause.Error()))
+	}
+	if e.RetryAfter > 0 {
+		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
+		x.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	details := e.Details
+	if details == nil {
+		details = []message.Detail{}
+	}
+	answer := failure{"error", e.Text, failureError{e.Reason, e.Retryable, x.id, details}}
+
+	if !x.unread {
+		s.write(x, e.Reason.Status(), answer)
+		return
+	}
+	// Without this net/http reads the body before it writes the answer.
+	control := http.NewResponseController(x)
+	_ = control.EnableFullDuplex()
+	waiting := r.Header.Get("Expect") != "" && !x.begun // the client sends nothing until it is asked to
+	drained := e.Reason != message.Unauthorized && e.Reason != message.RequestTimeout && !waiting
+	if !drained || r.ContentLength < 0 || r.ContentLength > maxTextBody {
+		x.Header().Set("Connection", "close")
+	}
+	s.write(x, e.Reason.Status(), answer)
+	_ = control.Flush()
+	if drained {
+		drainBody(control, r.Body)
+	} else {
+		_ = control.SetReadDeadline(time.Now()) // net/http is not to wait for it either
+	}
+}
+
+// drainBody reads what is left of a refused body, within drainBytes and drainTime.
+func drainBody(control *http.ResponseController, body io.Reader) {
+	buffer := make([]byte, 32<<10)
+	end := time.Now().Add(drainTime)
+	for left := int64(drainBytes); left > 0 && time.Now().Before(end); {
+		_ = control.SetReadDeadline(time.Now().Add(drainPause))
+		n, err := body.Read(buffer)
+		if err != nil {
+			return
+		}
+		left -= int64(n)
+	}
+}
+
+// explain turns any error into what a client is told.
+func explain(err error) *message.Error {
+	if e, ok := errors.AsType[*message.Error](err); ok {
+		return e
+	}
+	if errors.Is(err, context.Canceled) {
+		// Mostly there is nobody to read this; a client that has closed only its
+		// sending side can.
+		return message.NewError(message.Unavailable, "the client closed the connection; the message was not sent").Because(errors.New("client left before delivery"))
+	}
+	return message.NewError(message.Internal, "the service failed").Because(err)
+}
+
+// write writes an answer as JSON, whole or not at all.
+func (s *server) write(x *exchange, status int, answer any) {
+	body, err := json.Marshal(answer)
+	if err != nil { // an answer is plain data: this cannot be
+		panic(err)
+	}
+	_ = http.NewResponseController(x).SetWriteDeadline(time.Now().Add(writeTime))
+	x.Header().Set("Content-Type", "application/json")
+	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	x.WriteHeader(status)
+	_, _ = x.Write(body) // a client that is gone cannot be told
+}
+
+// operation is what differs between the three operations.
+type operation struct {
+	path []string // of the string that is diverted while it arrives; empty: none
+	sent string   // the message of a success
+}
+
+var operations = map[message.Operation]operation{
+	message.SendText:  {nil, "Message sent successfully"},
+	message.SendMedia: {strings.Split(mediaPath, "."), "Media sent successfully"},
+	message.SendAudio: {strings.Split(audioPath, "."), "Audio message sent successfully"},
+}
+
+// send is the handler of all three operations.
+func (s *server) send(op message.Operation) handler {
+	return func(x *exchange, r *http.Request) error {
+		x.note(slog.String("operation", string(op)))
+		account, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
+		if !ok {
+			return unauthorized()
+		}
+		x.note(slog.String("account", account.Name))
+		if !s.drain.enter() {
+			return shuttingDown()
+		}
+		defer s.drain.leave()
+		if err := checkContentType(r.Header); err != nil {
+			return err
+		}
+		m, err := s.receive(x, r, op)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		m.Account, m.RequestID, m.RequestedAt = account.Name, x.id, time.Now()
+		x.note(slog.Any("number", m.Number), slog.Duration("delay", m.Delay))
+
+		id, err := s.sender.Send(r.Context(), m)
+		if err != nil {
+			return err
+		}
+		x.note(slog.String("messageId", id))
+		s.write(x, http.StatusOK, success{"success", operations[op].sent, successData{id}})
+		return nil
+	}
+}
+
+// receive reads the body once, media straight into the spool, and applies the
+// rules. When it returns nothing large is held but what is spooled.
+func (s *server) receive(x *exchange, r *http.Request, op message.Operation) (message.Message, error) {
+	options := strictjson.Options{Path: operations[op].path, MaxRest: maxTextBody, MaxBody: maxTextBody}
+	var sink *media.Intake
+	if options.Path != nil {
+		sink = s.spool.NewIntake()
+		defer sink.Close()
+		options.Sink = sink
+		// Base64 takes four bytes for three, and JSON may write each as two ("\/").
+		options.MaxBody += s.maxMedia / 3 * 4 * 2
+	}
+	if r.ContentLength > options.MaxBody {
+		return message.Message{}, unreadable(op, &strictjson.TooLargeError{Limit: options.MaxBody, What: "the body"})
+	}
+	x.begun = true
+	control := http.NewResponseController(x)
+	read, err := strictjson.Object(&pacedReader{body: r.Body, control: control, start: time.Now()}, options)
+	if err != nil {
+		return message.Message{}, unreadable(op, err)
+	}
+	x.unread = false
+	_ = control.SetReadDeadline(time.Time{}) // a hold may be longer than any body takes
+
+	var in intake
+	if read.Diverted {
+		in.given = true
+		in.source, in.err = sink.Finish()
+	}
+	m, problem := parse(op, read.Rest, in, s.maxDelay)
+	if problem != nil {
+		_ = in.source.Close()
+		return message.Message{}, problem
+	}
+	return m, nil
+}
+
+// pacedReader ends a body that does not arrive at a reasonable rate.
+type pacedReader struct {
+	body    io.Reader
+	control *http.ResponseController
+	start   time.Time
+	bytes   int64
+}
+
+func (p *pacedReader) Read(b []byte) (int, error) {
+	due := p.start.Add(bodyGrace + time.Duration(p.bytes)*time.Second/minBodyRate)
+	_ = p.control.SetReadDeadline(due) // a transport without deadlines is a test's
+	n, err := p.body.Read(b)
+	p.bytes += int64(n)
+	return n, err
+}
+
+// unreadable is the answer to a body that cannot be read or taken in.
+func unreadable(op message.Operation, err error) error {
+	if e, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
+		return message.NewError(message.InvalidJSON, e.Error())
+	}
+	if e, ok := errors.AsType[*strictjson.TooLargeError](err); ok {
+		return message.NewError(message.TooLarge, e.Error())
+	}
+	if e, ok := errors.AsType[*media.TooLargeError](err); ok {
+		where := strings.Join(operations[op].path, ".")
+		problem := message.Detail{Field: where, Message: fmt.Sprintf("is larger than %d bytes", e.Limit)}
+		answer := message.NewError(message.TooLarge, where+" "+problem.Message)
+		answer.Details = []message.Detail{problem}
+		return answer
+	}
+	switch {
+	case errors.Is(err, media.ErrSpoolFull):
+		return message.NewError(message.Unavailable, "too much media is being taken in at the moment; the message was not sent").After(restartTime)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return message.NewError(message.RequestTimeout, "the request body did not arrive in time")
+	}
+	if _, ok := errors.AsType[*strictjson.ReadError](err); ok {
+		return message.NewError(message.InvalidJSON, "the request body could not be read to its end").Because(err)
+	}
+	return message.NewError(message.Unavailable, "the media could not be stored; the message was not sent").After(restartTime).Because(err)
+}
+
+// checkContentType requires JSON in UTF-8 as it is, not packed (contract 4.2).
+func checkContentType(h http.Header) error {
+	contentType, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
+	charset, hasCharset := parameters["charset"]
+	plain := h.Get("Content-Encoding") == "" || strings.EqualFold(h.Get("Content-Encoding"), "identity")
+	if err != nil || contentType != "application/json" || hasCharset && !strings.EqualFold(charset, "utf-8") || !plain {
+		return message.NewError(message.UnsupportedMediaType, "the request must have Content-Type: application/json, in UTF-8 and without a Content-Encoding")
+	}
+	return nil
+}
+
+// apiKey is the key of a request. Two of them are as good as none: which one
+// would count is not for a proxy and us to disagree about.
+func apiKey(r *http.Request) string {
+	if keys := r.Header.Values("apikey"); len(keys) == 1 {
+		return keys[0]
+	}
+	return ""
+}
+
+func unauthorized() *message.Error {
+	return message.NewError(message.Unauthorized, "the apikey header or the token in the path is missing or wrong")
+}
+
+// outboxed gives h the account whose outbox the request may see (contract 4.6).
+func (s *server) outboxed(h func(http.ResponseWriter, *http.Request, string) error) handler {
+	return func(x *exchange, r *http.Request) error {
+		name, ok := s.outboxAccount(r)
+		if !ok {
+			x.Header().Set("WWW-Authenticate", `Basic realm="outbox", charset="UTF-8"`)
+			return unauthorized()
+		}
+		x.note(slog.String("account", name))
+		_ = http.NewResponseController(x).SetWriteDeadline(time.Time{}) // streams set their own
+		return h(x, r, name)
+	}
+}
+
+func (s *server) outboxAccount(r *http.Request) (string, bool) {
+	key := apiKey(r)
+	if _, password, ok := r.BasicAuth(); ok && key == "" {
+		key = password
+	}
+	if key == "" && s.openOutbox != "" && fromThisMachine(r) {
+		return s.openOutbox, true
+	}
+	a, ok := s.accounts.ByKey(key)
+	return a.Name, ok
+}
+
+// fromThisMachine tells whether a request comes from this machine, was meant for
+// it and has passed no proxy. The Host is looked at because a web page of
+// somebody else's may have its name resolve to 127.0.0.1 (DNS rebinding).
+func fromThisMachine(r *http.Request) bool {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") {
+			return false
+		}
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && peer.Addr().Unmap().IsLoopback() && isLoopback(r.Host)
+}
+
+// isLoopback tells whether a host, with or without a port, is this machine by name.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+func (s *server) healthz(x *exchange, r *http.Request) error {
+	s.write(x, http.StatusOK, map[string]string{"status": "ok"})
+	return nil
+}
+
+// readiness is the body of /readyz. Only draining and data decide its status.
+type readiness struct {
+	Status string `json:"status"` // "ready", "draining" or "unavailable"
+	Data   string `json:"data"`   // "writable" or "not writable"
+}
+
+// readyz answers 503 only while the service drains or when its data cannot be
+// written: with anything else it can still answer truthfully.
+func (s *server) readyz(x *exchange, r *http.Request) error {
+	ready, status := readiness{"ready", "writable"}, http.StatusOK
+	if err := s.writable(); err != nil {
+		ready, status = readiness{"unavailable", "not writable"}, http.StatusServiceUnavailable
+		x.note(slog.String("error", err.Error()))
+	}
+	select {
+	case <-s.drain.begun():
+		ready.Status, status = "draining", http.StatusServiceUnavailable
+	default:
+	}
+	s.write(x, status, ready)
+	return nil
+}

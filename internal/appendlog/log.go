@@ -1,0 +1,289 @@
+// Package appendlog keeps checksummed records in the segment files of a
+// directory. Records are only ever added at the end, and segments only ever
+// removed whole at the front.
+//
+// What Open finds is either exactly what was appended, less a tail whose write
+// was interrupted, or it is refused: every truncation and every flipped bit is
+// noticed, and damage in the middle is never skipped.
+//
+// Append survives the end of the process, not the loss of power. Only a segment
+// that is complete is synced, before the next one begins, so that nothing but
+// the last segment can be torn.
+package appendlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+)
+
+// Position is where a record stands. Later records have greater positions.
+type Position struct{ Segment, Offset int64 }
+
+// Options of a log.
+type Options struct {
+	// SegmentSize is the size in bytes at which a segment is complete; 0: 32 MiB.
+	// A single Append that is larger makes a larger segment.
+	SegmentSize int64
+}
+
+const defaultSegmentSize = 32 << 20
+
+// keepBuffer is how much of the write buffer is kept between two appends.
+const keepBuffer = 1 << 20
+
+// DamageError says that a log holds something it cannot have been left with by
+// an interrupted write. It is for the operator; nothing was changed.
+type DamageError struct {
+	Segment string // path of the file
+	Offset  int64  // of the first byte that is not as it was written
+	What    string
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s is damaged at byte %d: %s", e.Segment, e.Offset, e.What)
+}
+
+var (
+	// ErrDropped is what reading a record finds whose segment is gone.
+	ErrDropped = errors.New("the record was dropped")
+	// ErrLocked means that another process has the log open.
+	ErrLocked = errors.New("another process has the log open")
+	// ErrTooLarge means a payload over MaxRecord.
+	ErrTooLarge = errors.New("the record is too large")
+)
+
+// Log is an open log. Its methods may be called concurrently.
+type Log struct {
+	dir         *os.File // also holds the lock
+	segmentSize int64
+	open        func(name string, flag int, perm os.FileMode) (file, error)
+
+	appending sync.Mutex // held while writing, so that reading need not wait for it
+	buf       []byte     // guarded by appending
+	broken    error      // guarded by appending; set: no append can be trusted any more
+
+	mu       sync.RWMutex
+	segments []segment // numbered without a gap; the last one is appended to
+	total    int64     // bytes of all segments
+}
+
+type segment struct {
+	number int64
+	size   int64
+	file   file
+}
+
+// file is what a log needs of an os.File; tests put failing disks in its place.
+type file interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Sync() error
+	Stat() (os.FileInfo, error)
+}
+
+// begin makes a new last segment.
+func (l *Log) begin(number, previous int64) error {
+	path := l.path(number)
+	f, err := l.open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(appendHeader(nil, number, previous), 0); err == nil {
+		err = l.dir.Sync()
+	}
+	if err != nil {
+		f.Close()
+		return errors.Join(err, os.Remove(path))
+	}
+	l.add(segment{number, headerSize, f})
+	return nil
+}
+
+func (l *Log) add(s segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments = append(l.segments, s)
+	l.total += s.size
+}
+
+// resize sets the size of the last segment.
+func (l *Log) resize(size int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &l.segments[len(l.segments)-1]
+	l.total += size - s.size
+	s.size = size
+}
+
+// last returns the segment that is appended to.
+func (l *Log) last() (segment, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if len(l.segments) == 0 {
+		return segment{}, os.ErrClosed
+	}
+	return l.segments[len(l.segments)-1], nil
+}
+
+// Append adds records with one write and returns their positions. Either all of
+// them are in the log or, after an error, none. Payloads are not kept.
+func (l *Log) Append(payloads ...[]byte) ([]Position, error) {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	if l.broken != nil {
+		return nil, l.broken
+	}
+	var size int64
+	for _, p := range payloads {
+		if len(p) > MaxRecord {
+			return nil, ErrTooLarge
+		}
+		size += recordSize + int64(len(p))
+	}
+	s, err := l.last()
+	if err != nil {
+		return nil, err
+	}
+	if s.size > headerSize && s.size+size > l.segmentSize {
+		if s, err = l.rotate(s); err != nil {
+			return nil, err
+		}
+	}
+	positions := make([]Position, len(payloads))
+	b := slices.Grow(l.buf[:0], int(size))
+	for i, p := range payloads {
+		positions[i] = Position{s.number, s.size + int64(len(b))}
+		b = appendRecord(b, positions[i], p)
+	}
+	if cap(b) <= keepBuffer {
+		l.buf = b
+	}
+	if _, err := s.file.WriteAt(b, s.size); err != nil {
+		if undo := s.file.Truncate(s.size); undo != nil {
+			l.broken = fmt.Errorf("the log ends in an unfinished write: %w", undo)
+		}
+		return nil, err
+	}
+	l.resize(s.size + int64(len(b)))
+	return positions, nil
+}
+
+// rotate completes segment s and begins the next.
+func (l *Log) rotate(s segment) (segment, error) {
+	if err := s.file.Sync(); err != nil {
+		// What a failed fsync left unwritten is not known, nor does asking again tell.
+		l.broken = fmt.Errorf("the log may have lost records: %w", err)
+		return segment{}, err
+	}
+	if err := l.begin(s.number+1, s.size); err != nil {
+		return segment{}, err
+	}
+	return l.last()
+}
+
+// ReadAt returns the payload of the record at pos, in buf if it is large enough.
+// The error is ErrDropped when its segment is gone.
+func (l *Log) ReadAt(pos Position, buf []byte) ([]byte, error) {
+	l.mu.RLock()
+	var s segment
+	if n := len(l.segments); n > 0 {
+		if i := pos.Segment - l.segments[0].number; i >= 0 && i < int64(n) {
+			s = l.segments[i]
+		}
+	}
+	l.mu.RUnlock()
+	if s.file == nil {
+		return nil, ErrDropped
+	}
+	damaged := &DamageError{l.path(pos.Segment), pos.Offset, "a record does not verify"}
+	var head [recordSize]byte
+	if pos.Offset < headerSize || pos.Offset+recordSize > s.size {
+		return nil, damaged
+	}
+	if err := readFull(s.file, head[:], pos.Offset); err != nil {
+		return nil, err
+	}
+	h, ok := parseRecord(head[:], pos)
+	if !ok || pos.Offset+recordSize+int64(h.length) > s.size {
+		return nil, damaged
+	}
+	payload := slices.Grow(buf[:0], h.length)[:h.length]
+	if err := readFull(s.file, payload, pos.Offset+recordSize); err != nil {
+		return nil, err
+	}
+	if !h.verifies(payload) {
+		return nil, damaged
+	}
+	return payload, nil
+}
+
+// readFull reads all of b; a file closed meanwhile was dropped.
+func readFull(f file, b []byte, offset int64) error {
+	n, err := f.ReadAt(b, offset)
+	switch {
+	case n == len(b):
+		return nil
+	case errors.Is(err, os.ErrClosed):
+		return ErrDropped
+	}
+	return err
+}
+
+// Drop removes the segments that lie entirely before pos. The segment that is
+// appended to always stays.
+func (l *Log) Drop(before Position) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// Oldest first: if it stops half way, no gap is left.
+	for len(l.segments) > 1 && l.segments[0].number < before.Segment {
+		s := l.segments[0]
+		if err := os.Remove(l.path(s.number)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		s.file.Close() // read or synced before: there is nothing left that could fail to be written
+		l.segments = slices.Delete(l.segments, 0, 1)
+		l.total -= s.size
+	}
+	return nil
+}
+
+// End is where the next record will stand, unless it begins a segment.
+func (l *Log) End() Position {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if len(l.segments) == 0 {
+		return Position{}
+	}
+	s := l.segments[len(l.segments)-1]
+	return Position{s.number, s.size}
+}
+
+// Size is the number of bytes of all segments.
+func (l *Log) Size() int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.total
+}
+
+// Close gives the log free for another process. It may be called twice.
+func (l *Log) Close() error {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, s := range l.segments {
+		errs = append(errs, s.file.Close())
+	}
+	l.segments, l.total = nil, 0
+	if err := l.dir.Close(); !errors.Is(err, os.ErrClosed) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
