@@ -360,7 +360,7 @@ func (s *server) receive(x *exchange, r *http.Request, op message.Operation) (me
 		options.MaxBody += s.maxMedia / 3 * 4 * 2
 	}
 	if r.ContentLength > options.MaxBody {
-		return message.Message{}, unreadable(op, &strictjson.TooLargeError{Limit: options.MaxBody, What: "the body"})
+		return message.Message{}, unreadable(op, &strictjson.TooLargeError{Limit: options.MaxBody, What: "body"})
 	}
 	x.begun = true
 	control := http.NewResponseController(x)

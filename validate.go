@@ -173,7 +173,14 @@ func (q *request) walk(prefix string, object map[string]any) {
 			q.unknown(prefix, name)
 		case value == nil: // null counts as absent
 		case !slices.Contains(fields[i].ops, q.op):
-			q.problem(path, "is only for %s", fields[i].ops[0])
+			// Of an object, the members are named where there are any.
+			before := len(q.problems)
+			if members, ok := value.(map[string]any); ok && fields[i].kind == anObject {
+				q.walk(path+".", members)
+			}
+			if len(q.problems) == before {
+				q.problem(path, "is only for %s", fields[i].ops[0])
+			}
 		case fields[i].kind == whatever:
 		case kindOf(value) != fields[i].kind:
 			q.problem(path, "must be %s, not %s", fields[i].kind, kindOf(value))
@@ -313,7 +320,7 @@ func (q *request) delay(path string, maxDelay time.Duration) time.Duration {
 	}
 	number := value.(json.Number)
 	milliseconds, err := strconv.ParseFloat(number.String(), 64)
-	if limit := float64(maxDelay) / float64(time.Millisecond); err != nil || milliseconds < 0 || milliseconds > limit {
+	if limit := float64(maxDelay) / float64(time.Millisecond); err != nil || isNegative(number.String()) || milliseconds > limit {
 		q.problem(path, "must be from 0 to %s milliseconds", strconv.FormatFloat(limit, 'f', -1, 64))
 		return 0
 	}
@@ -322,6 +329,12 @@ func (q *request) delay(path string, maxDelay time.Duration) time.Duration {
 		return 0
 	}
 	return time.Duration(math.Ceil(milliseconds * float64(time.Millisecond)))
+}
+
+// isNegative looks at the digits: -1e-400 is, although its float64 is zero; -0 is not.
+func isNegative(number string) bool {
+	mantissa, _, _ := strings.Cut(strings.ToLower(number), "e")
+	return mantissa[0] == '-' && strings.ContainsAny(mantissa, "123456789")
 }
 
 // isInteger tells whether a JSON number is a whole one, however it is written:

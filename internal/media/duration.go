@@ -28,18 +28,13 @@ func Duration(r io.ReaderAt, size int64) (time.Duration, bool) {
 	return wavDuration(r, size)
 }
 
-// IsVoiceNote reports whether r is Ogg/Opus, which phones play as it is: the
-// first page begins a stream that begins with OpusHead (RFC 7845 section 5.1).
-func IsVoiceNote(r io.ReaderAt) bool {
-	_, ok := readOpusHead(r)
-	return ok
-}
-
 type opusHead struct {
 	serial  uint32 // of the stream in its file
 	preSkip int64  // samples to drop at the start
 }
 
+// readOpusHead reads a first page that begins a stream with OpusHead (RFC 7845
+// section 5.1).
 func readOpusHead(r io.ReaderAt) (opusHead, bool) {
 	const (
 		idHeader     = 19 // bytes of the smallest OpusHead packet

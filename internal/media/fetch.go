@@ -17,7 +17,7 @@ import (
 const (
 	maxRedirects   = 3
 	maxFetchHeader = 64 << 10    // bytes of an answer's header, a guard against endless ones
-	fetchBuffer    = 256 << 10   // bytes read at once
+	fetchBuffer    = 512 << 10   // bytes read at once
 	wholePerMiB    = time.Second // what each MiB of the size limit adds to FetchLimits.Whole
 	fetchAgent     = "messagesender/1"
 )

@@ -133,7 +133,7 @@ func (s *Store) subscribe(name string, after uint64, live bool) (r *reader, from
 	if r, err = s.register(name, &s.streams, maxStreams); err != nil {
 		return nil, 0, err
 	}
-	r.room = maxQueued+len(r.account.presences)
+	r.room = maxQueued + len(r.account.presences)
 	for _, p := range r.account.presences {
 		r.queue = append(r.queue, p.event(s.newest, true))
 	}

@@ -81,15 +81,21 @@ var texts = map[message.Reason]string{
 // platformError is the part of an error answer that is used.
 type platformError struct {
 	Error struct {
-		Code        *int   `json:"code"` // nil: not an error answer
-		Subcode     int    `json:"error_subcode"`
-		Message     string `json:"message"`
-		IsTransient bool   `json:"is_transient"`
-		Trace       string `json:"fbtrace_id"`
+		Code        json.Number `json:"code"`
+		Subcode     int         `json:"error_subcode"`
+		Message     string      `json:"message"`
+		IsTransient bool        `json:"is_transient"`
+		Trace       string      `json:"fbtrace_id"`
 		Data        struct {
 			Details string `json:"details"`
 		} `json:"error_data"`
 	} `json:"error"`
+}
+
+// code is the platform's own; false: there is none that can be read.
+func (p *platformError) code() (int, bool) {
+	code, err := strconv.ParseInt(p.Error.Code.String(), 10, 32)
+	return int(code), err == nil
 }
 
 // failure is a call that did not succeed.
@@ -115,21 +121,22 @@ func refusal(a answer, token string) failure {
 		}
 	}
 	cause := fmt.Sprintf("platform answered HTTP %d without a code", a.status)
-	if code := p.Error.Code; code != nil {
-		cause = fmt.Sprintf("platform code %d, HTTP %d", *code, a.status)
+	code, coded := p.code()
+	if coded {
+		cause = fmt.Sprintf("platform code %d, HTTP %d", code, a.status)
 		if p.Error.Subcode != 0 {
 			cause += fmt.Sprintf(", subcode %d", p.Error.Subcode)
 		}
 		if trace := clean(p.Error.Trace, token); trace != "" {
 			cause += ", trace " + strconv.Quote(trace)
 		}
-		e.Details = []message.Detail{{PlatformCode: *code, Message: platformText(p.Error.Message, p.Error.Data.Details, token)}}
+		e.Details = []message.Detail{{PlatformCode: code, Message: platformText(p.Error.Message, p.Error.Data.Details, token)}}
 	}
 	return failure{
 		err:   e.Because(errors.New(cause)),
 		again: c.wait > 0 && !c.final,
 		said:  said,
-		token: p.Error.Code != nil && slices.Contains(tokenCodes, *p.Error.Code),
+		token: coded && slices.Contains(tokenCodes, code),
 	}
 }
 
@@ -140,8 +147,8 @@ func classOf(a answer) (class, platformError) {
 	if !decode(a.body, &p) {
 		p = platformError{}
 	}
-	if p.Error.Code != nil {
-		if c, ok := classes[*p.Error.Code]; ok {
+	if code, ok := p.code(); ok {
+		if c, ok := classes[code]; ok {
 			return c, p
 		}
 		// With a 5xx even a temporary failure may have happened half way.

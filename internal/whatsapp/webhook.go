@@ -106,15 +106,15 @@ type notice struct {
 }
 
 type receivedMessage struct {
-	From      string      `json:"from"`
-	ID        string      `json:"id"`
-	Timestamp json.Number `json:"timestamp"` // seconds since 1970, as a string
+	From      string `json:"from"`
+	ID        string `json:"id"`
+	Timestamp string `json:"timestamp"` // seconds since 1970
 }
 
 type statusNotice struct {
-	ID        string      `json:"id"`
-	Status    string      `json:"status"`
-	Timestamp json.Number `json:"timestamp"`
+	ID        string `json:"id"`
+	Status    string `json:"status"`
+	Timestamp string `json:"timestamp"`
 	Errors    []struct {
 		Code    int    `json:"code"`
 		Title   string `json:"title"`
@@ -189,8 +189,8 @@ func (p *Platform) takeStatus(raw json.RawMessage, now time.Time) {
 }
 
 // moment reads a timestamp; one that is missing, odd or in the future is now.
-func moment(timestamp json.Number, now time.Time) time.Time {
-	seconds, err := timestamp.Int64()
+func moment(timestamp string, now time.Time) time.Time {
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || seconds <= 0 || seconds > now.Unix() {
 		return now
 	}
