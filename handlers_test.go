@@ -716,6 +716,7 @@ func TestClientLeaves(t *testing.T) {
 				t.Fatal("got an answer, want the client's own time-out")
 			}
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			if !finished {
 				t.Error("the delivery was cut short")
 			}

@@ -17,7 +17,7 @@ import (
 const (
 	maxRedirects   = 3
 	maxFetchHeader = 64 << 10    // bytes of an answer's header, a guard against endless ones
-	fetchBuffer    = 512 << 10   // bytes read at once
+	fetchBuffer    = 256 << 10   // bytes read at once; each download has two such buffers
 	wholePerMiB    = time.Second // what each MiB of the size limit adds to FetchLimits.Whole
 	fetchAgent     = "messagesender/1"
 )
@@ -137,9 +137,8 @@ func orDefault[T comparable](v, otherwise T) T {
 func (f *Fetcher) Fetch(ctx context.Context, rawURL string) (*Blob, Fetched, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, f.limits.Whole, errWhole)
 	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
 	answer, err := f.open(ctx, rawURL)
 	if err != nil {
 		// Ends a dial that was given up: Transport goes on with it otherwise.
@@ -152,19 +151,13 @@ func (f *Fetcher) Fetch(ctx context.Context, rawURL string) (*Blob, Fetched, err
 		return nil, fetched, err
 	}
 	body := &watchedBody{
-		body: answer.Body, cancel: cancel, limits: f.limits,
-		stall: time.AfterFunc(f.limits.Stall, func() { cancel(errStalled) }),
+		body: answer.Body, announced: answer.ContentLength, limits: f.limits, cut: cut,
+		stall: time.AfterFunc(f.limits.Stall, func() { cut(errStalled) }),
 	}
 	defer body.stall.Stop()
-	blob, err := f.store(body)
-	switch {
-	case body.err != nil:
-		return nil, fetched, f.bodyError(ctx, answer.ContentLength, body)
-	case err != nil:
-		return nil, fetched, storeError(err)
-	case body.n == 0:
-		blob.Close()
-		return nil, fetched, &FetchError{Text: fmt.Sprintf("the server answered %d with an empty body", answer.StatusCode)}
+	blob, err := f.store(ctx, body)
+	if err != nil {
+		return nil, fetched, err
 	}
 	fetched.FileName = offeredName(answer)
 	return blob, fetched, nil
@@ -262,25 +255,58 @@ func isIdentity(h http.Header) bool {
 	return true
 }
 
-// store copies body into the spool; nothing of it stays there after an error.
-func (f *Fetcher) store(body io.Reader) (*Blob, error) {
+// store takes body into the spool; nothing of it stays there after
+// an error. A second goroutine reads on while the piece before is hashed and
+// written; it has ended when store returns.
+func (f *Fetcher) store(ctx context.Context, body *watchedBody) (*Blob, error) {
+	size := int64(fetchBuffer)
+	if body.announced >= 0 {
+		size = min(size, body.announced+1) // 1 more, to see the end with the last bytes
+	}
+	free, pieces := make(chan []byte, 2), make(chan []byte)
+	for range cap(free) {
+		free <- make([]byte, size)
+	}
+	go func() {
+		defer close(pieces)
+		for {
+			buffer := <-free
+			n, err := io.ReadFull(body, buffer)
+			pieces <- buffer[:n]
+			if err != nil {
+				return
+			}
+		}
+	}()
 	w := f.spool.NewWriter()
 	defer w.Close()
-	if _, err := io.CopyBuffer(onlyWriter{w}, body, make([]byte, fetchBuffer)); err != nil {
-		return nil, err
+	var failed error
+	for piece := range pieces {
+		if failed == nil {
+			if _, failed = w.Write(piece); failed != nil {
+				body.cut(failed) // ends the reading, and with it this loop
+			}
+		}
+		free <- piece[:cap(piece)]
+	}
+	switch {
+	case failed != nil:
+		return nil, storeError(failed)
+	case body.err != nil:
+		return nil, f.bodyError(ctx, body)
+	case body.n == 0:
+		return nil, &FetchError{Text: "the server sent an empty body"}
 	}
 	return w.Finish()
 }
 
-// onlyWriter keeps io.CopyBuffer to the buffer it was given.
-type onlyWriter struct{ io.Writer }
-
 // watchedBody reads an answer's body and cuts it when it stalls or is hopelessly slow.
 type watchedBody struct {
-	body   io.Reader
-	cancel context.CancelCauseFunc
-	limits FetchLimits
-	stall  *time.Timer
+	body      io.Reader
+	announced int64 // its Content-Length; below 0: there was none
+	limits    FetchLimits
+	cut       context.CancelCauseFunc // of the request
+	stall     *time.Timer             // calls cut
 
 	n      int64         // bytes read
 	err    error         // why reading failed; nil at the end of the body
@@ -297,7 +323,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	b.fresh += int64(n)
 	if b.waited += time.Since(start); err == nil && b.waited >= b.limits.Stall {
 		if b.fresh < b.limits.MinBytes {
-			b.cancel(errSlow)
+			b.cut(errSlow)
 			err = errSlow
 		}
 		b.waited, b.fresh = 0, 0

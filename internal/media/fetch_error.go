@@ -50,19 +50,18 @@ func (f *Fetcher) openError(ctx context.Context, err error) error {
 	return failed
 }
 
-// bodyError says how far the body came; announced is its Content-Length, below
-// 0 when there was none.
-func (f *Fetcher) bodyError(ctx context.Context, announced int64, body *watchedBody) error {
+// bodyError says how far the body came.
+func (f *Fetcher) bodyError(ctx context.Context, body *watchedBody) error {
 	received := fmt.Sprintf("after %d bytes", body.n)
-	if announced >= 0 {
-		received = fmt.Sprintf("after %d of %d bytes", body.n, announced)
+	if body.announced >= 0 {
+		received = fmt.Sprintf("after %d of %d bytes", body.n, body.announced)
 	}
 	if cut := f.cutError(ctx, received); cut != nil {
 		return cut
 	}
 	text := "the server stopped " + received
-	if announced >= 0 && errors.Is(body.err, io.ErrUnexpectedEOF) {
-		text = fmt.Sprintf("the server sent %d of %d bytes", body.n, announced)
+	if body.announced >= 0 && errors.Is(body.err, io.ErrUnexpectedEOF) {
+		text = fmt.Sprintf("the server sent %d of %d bytes", body.n, body.announced)
 	}
 	return &FetchError{Text: text, Retryable: true, Cause: withoutContent(body.err)}
 }

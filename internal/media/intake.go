@@ -45,7 +45,7 @@ type Intake struct {
 	err     error                // final; os.ErrClosed after Finish and Close
 	next    func(p []byte) error // takes in the next piece in the form that is known so far
 	head    []byte               // the beginning, or all of a URL
-	at      int64                // characters before head
+	at      int64                // of a data: URI: characters taken in; 0 before its comma
 	decoder *base64Decoder       // set once it is Base64
 	escape  []byte               // of a data: URI without Base64: an unfinished "%4"
 }
@@ -122,7 +122,7 @@ func (in *Intake) finish() (Source, error) {
 
 // begin holds the first characters back until they tell the form.
 func (in *Intake) begin(p []byte) error {
-	// One more than the longest scheme decides in any case.
+	// So many characters as the longest scheme has decide in any case.
 	n := min(len(p), len(schemeHTTPS)-len(in.head))
 	in.head = append(in.head, p[:n]...)
 	p = p[n:]

@@ -26,7 +26,8 @@ const heartbeat = 15 * time.Second
 // With a Last-Event-ID header or the parameter "after", both a messageId, the
 // stream begins with the messages after that one, and none is missed or doubled;
 // otherwise it begins with what happens from now on. Presences that are shown
-// right now follow in both cases. A reader that does not keep up is
+// right now follow in both cases. A message that is deleted or evicted before
+// its turn is left out. A reader that does not keep up is
 // disconnected, and comes back with Last-Event-ID.
 func (s *Store) Events(w http.ResponseWriter, r *http.Request, account string) error {
 	values, err := parameters(r, "after")

@@ -35,7 +35,7 @@ func openSubject(t *testing.T, fault string) platformtest.Subject {
 	meta := newMeta(t)
 	settings := Settings{BaseURL: meta.server.URL}
 	sends := func(status int, body string) {
-		meta.answer = func(kind string, w http.ResponseWriter, _ []byte) bool {
+		meta.answer = func(kind string, w http.ResponseWriter, _ *http.Request) bool {
 			if kind == "messages" {
 				w.WriteHeader(status)
 				_, _ = io.WriteString(w, body)
@@ -46,17 +46,15 @@ func openSubject(t *testing.T, fault string) platformtest.Subject {
 	switch fault {
 	case "":
 	case "presence refused":
-		meta.answer = func(kind string, w http.ResponseWriter, _ []byte) bool {
+		meta.answer = func(kind string, w http.ResponseWriter, _ *http.Request) bool {
 			if kind == "typing" {
 				http.Error(w, errorBody(100, ""), http.StatusBadRequest)
 			}
 			return kind == "typing"
 		}
 	case "stalled":
-		released := make(chan struct{})
-		t.Cleanup(func() { close(released) })
-		meta.answer = func(string, http.ResponseWriter, []byte) bool {
-			<-released
+		meta.answer = func(_ string, _ http.ResponseWriter, r *http.Request) bool {
+			<-r.Context().Done()
 			return true
 		}
 	case "an unreachable platform":
@@ -77,7 +75,7 @@ func openSubject(t *testing.T, fault string) platformtest.Subject {
 	case "a broken platform":
 		sends(502, "<html>Bad Gateway</html>")
 	case "a lost answer":
-		meta.answer = func(kind string, w http.ResponseWriter, _ []byte) bool { panic(http.ErrAbortHandler) }
+		meta.answer = func(kind string, w http.ResponseWriter, _ *http.Request) bool { panic(http.ErrAbortHandler) }
 	case "an endless answer":
 		sends(200, `{"messages":[{"id":"wamid.1"}],"x":"`+string(make([]byte, maxAnswer))+`"}`)
 	case "an answer without an id":

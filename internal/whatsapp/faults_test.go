@@ -43,6 +43,7 @@ type faultConn struct {
 	net.Conn
 	fault, phase string
 	secure       bool
+	stalled      func() // called when it does
 
 	mu       sync.Mutex
 	requests int // writes that belonged to the request
@@ -50,6 +51,9 @@ type faultConn struct {
 	done     bool
 	closed   chan struct{}
 	once     sync.Once
+
+	buffer [64 << 10]byte
+	rest   []byte // of buffer: read and not yet given
 }
 
 func (c *faultConn) Close() error {
@@ -91,6 +95,7 @@ func (c *faultConn) Write(p []byte) (int, error) {
 		c.reset()
 		return 0, syscall.ECONNRESET
 	case "stall":
+		c.stalled()
 		<-c.closed
 		return 0, net.ErrClosed
 	case "truncate":
@@ -116,38 +121,53 @@ func spoil(p []byte) []byte {
 	return p
 }
 
+// Read gives the first bytes of an answer by themselves, so that there is a
+// middle. It is called before the request is written, too: net/http waits for
+// the answer from then on.
 func (c *faultConn) Read(p []byte) (int, error) {
-	c.mu.Lock()
-	asked, answered := c.requests > 0, c.answered
-	c.mu.Unlock()
 	const head = 30 // bytes of an answer that come before "mid-response"
-	if asked && c.phase == "mid-response" && answered < head {
-		p = p[:min(len(p), head-answered)]
+	var err error
+	if len(c.rest) == 0 {
+		var n int
+		n, err = c.Conn.Read(c.buffer[:])
+		c.rest = c.buffer[:n]
 	}
-	n, err := c.Conn.Read(p)
 	c.mu.Lock()
-	asked = c.requests > 0
+	asked, phase := c.requests > 0, "before response"
+	n := min(len(p), len(c.rest))
+	if asked && c.answered < head {
+		n = min(n, head-c.answered)
+	} else if asked {
+		phase = "mid-response"
+	}
 	if asked {
 		c.answered += n
 	}
 	c.mu.Unlock()
-	phase := "before response"
-	if answered >= head {
-		phase = "mid-response"
+	copy(p, c.rest[:n])
+	c.rest = c.rest[n:]
+	if n > 0 {
+		err = nil
 	}
 	if !asked || err != nil || !c.due(phase) {
 		return n, err
 	}
+	if c.fault != "slow" && c.fault != "corrupt" {
+		c.rest = nil // nothing more comes
+	}
 	switch c.fault {
 	case "refuse":
+		c.reset()
 		return 0, syscall.ECONNREFUSED
 	case "reset":
 		c.reset()
 		return 0, syscall.ECONNRESET
 	case "stall":
+		c.stalled()
 		<-c.closed
 		return 0, net.ErrClosed
 	case "truncate":
+		_ = c.Conn.Close()
 		return 0, io.EOF
 	case "slow":
 		time.Sleep(3 * time.Millisecond)
@@ -168,6 +188,7 @@ type faultDialer struct {
 	fault, phase string
 	secure       bool
 	broken       int64 // how many connections are
+	stalled      func()
 	dials        atomic.Int64
 }
 
@@ -177,7 +198,7 @@ func (d *faultDialer) dial(ctx context.Context, network, address string) (net.Co
 		return c, err
 	}
 	if d.phase != "dial" {
-		return &faultConn{Conn: c, fault: d.fault, phase: d.phase, secure: d.secure, closed: make(chan struct{})}, nil
+		return &faultConn{Conn: c, fault: d.fault, phase: d.phase, secure: d.secure, stalled: d.stalled, closed: make(chan struct{})}, nil
 	}
 	switch d.fault {
 	case "slow":
@@ -187,6 +208,7 @@ func (d *faultDialer) dial(ctx context.Context, network, address string) (net.Co
 		_ = c.Close()
 		return c, nil
 	case "stall":
+		d.stalled()
 		<-ctx.Done()
 		err = ctx.Err()
 	case "refuse":
@@ -258,19 +280,15 @@ func TestFaults(t *testing.T) {
 func testFault(t *testing.T, secure bool, phase, fault, body, want string, broken int64) {
 	platform := newCounter(t, secure, body)
 	defer platform.server.Close()
-	d := &faultDialer{fault: fault, phase: phase, secure: secure, broken: broken}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d := &faultDialer{fault: fault, phase: phase, secure: secure, broken: broken, stalled: cancel}
 	settings := Settings{BaseURL: platform.server.URL, Dial: d.dial}
 	if secure {
 		pool := platform.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 		settings.TLS = &tls.Config{RootCAs: pool, ServerName: "example.com", MaxVersion: tls.VersionTLS12}
 	}
 	r := newRig(t, settings)
-	limit := 5 * time.Second
-	if fault == "stall" {
-		limit = 100 * time.Millisecond
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
 	id, err := r.send(ctx, text(body))
 	platform.server.CloseClientConnections()
 	platform.server.Close() // waits for what is still being handled

@@ -40,7 +40,7 @@ type fakeMeta struct {
 	active atomic.Int64 // connections with a request on them
 
 	// answer may take over: it is asked for each request after its body was read.
-	answer func(kind string, w http.ResponseWriter, body []byte) bool
+	answer func(kind string, w http.ResponseWriter, r *http.Request) bool
 
 	mu       sync.Mutex
 	uploads  map[string]upload
@@ -122,7 +122,7 @@ func (f *fakeMeta) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if m.Status == "read" {
-		if f.answer == nil || !f.answer("typing", w, body) {
+		if f.answer == nil || !f.answer("typing", w, r) {
 			f.mu.Lock()
 			f.typings = append(f.typings, m.Message)
 			f.mu.Unlock()
@@ -130,7 +130,7 @@ func (f *fakeMeta) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	if f.answer != nil && f.answer("messages", w, body) {
+	if f.answer != nil && f.answer("messages", w, r) {
 		return
 	}
 	s := sentMessage{To: m.To, Type: m.Type, Raw: string(body)}
@@ -162,7 +162,7 @@ func (f *fakeMeta) media(w http.ResponseWriter, r *http.Request) {
 		u.fields = append(u.fields, p.FormName())
 		u.read(p)
 	}
-	if f.answer != nil && f.answer("media", w, nil) {
+	if f.answer != nil && f.answer("media", w, r) {
 		return
 	}
 	f.mu.Lock()
