@@ -64,7 +64,15 @@ type exchange struct {
 	status int  // 0: nothing is written yet
 	unread bool // the request has a body that has not been read to its end
 	begun  bool // reading the body has begun
-	notes  []slog.Attr
+
+	// For the log; empty: not known, or not what happened.
+	account   string
+	operation message.Operation
+	number    message.Number
+	delay     time.Duration
+	messageID string
+	code      message.Reason
+	cause     error
 }
 
 func (x *exchange) WriteHeader(status int) {
@@ -84,7 +92,33 @@ func (x *exchange) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController find the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-func (x *exchange) note(attrs ...slog.Attr) { x.notes = append(x.notes, attrs...) }
+// record writes the one log line of a request. It has no token, because it names
+// the route and not the path, and no answer, because that may name a number.
+func (x *exchange) record(log *slog.Logger, r *http.Request, took time.Duration) {
+	attrs := make([]slog.Attr, 0, 12)
+	attrs = append(attrs, slog.String("requestId", x.id), slog.String("method", r.Method), slog.String("route", r.Pattern),
+		slog.Int("status", x.status), slog.Duration("took", took))
+	if x.account != "" {
+		attrs = append(attrs, slog.String("account", x.account))
+	}
+	if x.number != "" {
+		attrs = append(attrs, slog.Any("number", x.number), slog.Duration("delay", x.delay))
+	}
+	if x.messageID != "" {
+		attrs = append(attrs, slog.String("messageId", x.messageID))
+	}
+	if x.code != "" {
+		attrs = append(attrs, slog.String("code", string(x.code)))
+	}
+	if x.cause != nil {
+		attrs = append(attrs, slog.String("error", x.cause.Error()))
+	}
+	level := slog.LevelInfo
+	if x.status >= 500 {
+		level = slog.LevelWarn
+	}
+	log.LogAttrs(context.Background(), level, "request", attrs...)
+}
 
 // handler answers a request or returns the error that is to be answered; it
 // writes nothing before it returns one.
@@ -118,20 +152,12 @@ func (s *server) observed(mux *http.ServeMux) http.Handler {
 		start := time.Now()
 		x := &exchange{ResponseWriter: w, id: rand.Text(), unread: r.Body != nil && r.Body != http.NoBody}
 		x.Header().Set("X-Request-Id", x.id)
-		x.Header().Set("X-Content-Type-Options", "nosniff")
-		x.Header().Set("Cache-Control", "no-store")
 		if s.routed(mux, r) {
 			mux.ServeHTTP(x, r)
 		} else {
 			unrouted.ServeHTTP(x, r)
 		}
-		level := slog.LevelInfo
-		if x.status >= 500 {
-			level = slog.LevelWarn
-		}
-		attrs := append(x.notes, slog.String("requestId", x.id), slog.String("method", r.Method), slog.String("route", r.Pattern),
-			slog.Int("status", x.status), slog.Duration("took", time.Since(start)))
-		s.log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
+		x.record(s.log, r, time.Since(start))
 	})
 }
 
@@ -226,10 +252,7 @@ type successData struct {
 // that also a client that only listens after it has sent everything can read it.
 func (s *server) fail(x *exchange, r *http.Request, err error) {
 	e := explain(err)
-	x.note(slog.String("code", string(e.Reason)))
-	if e.Cause != nil {
-		x.note(slog.String("error", e.Cause.Error()))
-	}
+	x.code, x.cause = e.Reason, e.Cause
 	if e.RetryAfter > 0 {
 		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
 		x.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
@@ -316,12 +339,12 @@ var operations = map[message.Operation]operation{
 // send is the handler of all three operations.
 func (s *server) send(op message.Operation) handler {
 	return func(x *exchange, r *http.Request) error {
-		x.note(slog.String("operation", string(op)))
+		x.operation = op
 		account, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
 		if !ok {
 			return unauthorized()
 		}
-		x.note(slog.String("account", account.Name))
+		x.account = account.Name
 		if !s.drain.enter() {
 			return shuttingDown()
 		}
@@ -335,13 +358,13 @@ func (s *server) send(op message.Operation) handler {
 		}
 		defer m.Close()
 		m.Account, m.RequestID, m.RequestedAt = account.Name, x.id, time.Now()
-		x.note(slog.Any("number", m.Number), slog.Duration("delay", m.Delay))
+		x.number, x.delay = m.Number, m.Delay
 
 		id, err := s.sender.Send(r.Context(), m)
 		if err != nil {
 			return err
 		}
-		x.note(slog.String("messageId", id))
+		x.messageID = id
 		s.write(x, http.StatusOK, success{"success", operations[op].sent, successData{id}})
 		return nil
 	}
@@ -459,8 +482,8 @@ func (s *server) outboxed(h func(http.ResponseWriter, *http.Request, string) err
 			x.Header().Set("WWW-Authenticate", `Basic realm="outbox", charset="UTF-8"`)
 			return unauthorized()
 		}
-		x.note(slog.String("account", name))
-		_ = http.NewResponseController(x).SetWriteDeadline(time.Time{}) // streams set their own
+		x.account = name
+		x.Header().Set("Cache-Control", "no-store")
 		return h(x, r, name)
 	}
 }
@@ -519,7 +542,7 @@ func (s *server) readyz(x *exchange, r *http.Request) error {
 	ready, status := readiness{"ready", "writable"}, http.StatusOK
 	if err := s.writable(); err != nil {
 		ready, status = readiness{"unavailable", "not writable"}, http.StatusServiceUnavailable
-		x.note(slog.String("error", err.Error()))
+		x.cause = err
 	}
 	select {
 	case <-s.drain.begun():

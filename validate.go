@@ -2,11 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,14 +82,13 @@ type intake struct {
 // whose media has been taken out. All problems are reported together, in field
 // order; the message of a refused request is not to be used.
 func parse(op message.Operation, body []byte, in intake, maxDelay time.Duration) (message.Message, *message.Error) {
-	q := &request{op: op, values: map[string]any{}, refused: map[string]bool{}}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
-	var root map[string]any
-	if err := decoder.Decode(&root); err != nil {
+	q := &request{op: op}
+	if err := decoder.Decode(&q.root); err != nil {
 		return message.Message{}, message.NewError(message.Internal, "the request could not be read").Because(err)
 	}
-	q.walk("", root)
+	q.walk("", q.root)
 
 	m := message.Message{
 		Number:   q.number("number"),
@@ -116,14 +114,17 @@ func parse(op message.Operation, body []byte, in intake, maxDelay time.Duration)
 // request collects what was given and what is wrong with it.
 type request struct {
 	op         message.Operation
-	values     map[string]any  // by path: given, known, of the right kind
-	refused    map[string]bool // paths that already have a problem
+	root       map[string]any
 	problems   []message.Detail
 	mismatched bool // some media is not what it claims to be
 }
 
+// refused tells whether path already has a problem.
+func (q *request) refused(path string) bool {
+	return slices.ContainsFunc(q.problems, func(p message.Detail) bool { return p.Field == path })
+}
+
 func (q *request) problem(path, format string, args ...any) {
-	q.refused[path] = true
 	q.problems = append(q.problems, message.Detail{Field: path, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -133,7 +134,9 @@ func (q *request) verdict() *message.Error {
 	if len(q.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(q.problems, func(a, b message.Detail) int { return rank(a.Field) - rank(b.Field) })
+	slices.SortFunc(q.problems, func(a, b message.Detail) int {
+		return cmp.Or(rank(a.Field)-rank(b.Field), strings.Compare(a.Field, b.Field))
+	})
 	texts := make([]string, len(q.problems))
 	for i, p := range q.problems {
 		texts[i] = p.Field + " " + p.Message
@@ -163,10 +166,11 @@ func rank(path string) int {
 	return 2*last + 1
 }
 
-// walk sorts the members of an object into values and problems.
+// walk looks at the members of an object for all that is wrong with any value of
+// theirs: an unknown name, another operation's field, another type.
 func (q *request) walk(prefix string, object map[string]any) {
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		value, path := object[name], prefix+name
+	for name, value := range object {
+		path := prefix + name
 		i := slices.IndexFunc(fields, func(f field) bool { return f.path == path })
 		switch {
 		case i < 0 || strings.Contains(name, "."): // a name may look like a path
@@ -186,8 +190,6 @@ func (q *request) walk(prefix string, object map[string]any) {
 			q.problem(path, "must be %s, not %s", fields[i].kind, kindOf(value))
 		case fields[i].kind == anObject:
 			q.walk(path+".", value.(map[string]any))
-		default:
-			q.values[path] = value
 		}
 	}
 }
@@ -275,21 +277,32 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// given returns the value at path; a required one that is missing, and whose
-// absence no other problem explains, is a problem itself.
+// given returns the value at path if it is there and nothing is wrong with it
+// yet; a required one that is missing, and whose absence no other problem
+// explains, is a problem itself.
 func (q *request) given(path string, required bool) (any, bool) {
-	value, ok := q.values[path]
-	parent, _, _ := strings.Cut(path, ".")
-	if !ok && required && !q.refused[path] && !q.refused[parent] {
+	object, name := q.root, path
+	parent, leaf, nested := strings.Cut(path, ".")
+	if nested {
+		object, _ = q.root[parent].(map[string]any)
+		name = leaf
+	}
+	value := object[name]
+	if len(q.problems) > 0 && (q.refused(path) || q.refused(parent)) {
+		return nil, false
+	}
+	if value == nil && required {
 		q.problem(path, "is required")
 	}
-	return value, ok
+	return value, value != nil
 }
 
-var (
-	numberForm = regexp.MustCompile(`^[1-9][0-9]{6,14}$`)
-	decoration = strings.NewReplacer("+", "", "(", "", ")", "", "-", "", ".", "", " ", "")
-)
+var decoration = strings.NewReplacer("+", "", "(", "", ")", "", "-", "", ".", "", " ", "")
+
+// isNumber is the rule ^[1-9][0-9]{6,14}$.
+func isNumber(s string) bool {
+	return len(s) >= 7 && len(s) <= 15 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
+}
 
 // number is E.164 without "+". A number that only its decoration spoils is not
 // sent to all the same: the answer shows what the caller should have written.
@@ -299,11 +312,11 @@ func (q *request) number(path string) message.Number {
 		return ""
 	}
 	number := value.(string)
-	if numberForm.MatchString(number) {
+	if isNumber(number) {
 		return message.Number(number)
 	}
 	const rule = "must be 7 to 15 digits with the country code, without \"+\" and not beginning with 0"
-	if cleaned := decoration.Replace(number); numberForm.MatchString(cleaned) {
+	if cleaned := decoration.Replace(number); isNumber(cleaned) {
 		q.problem(path, rule+"; did you mean %q?", cleaned)
 	} else {
 		q.problem(path, rule)
@@ -412,7 +425,7 @@ func (q *request) file(in intake) message.File {
 		if err := media.CheckFileName(f.Name); err != nil {
 			q.problem(fileName, "%s", err)
 		}
-	} else if f.Kind == media.Document && !q.refused[fileName] {
+	} else if f.Kind == media.Document && !q.refused(fileName) {
 		q.problem(fileName, "is required when mediaType is \"document\"")
 	}
 	if value, ok := q.given(caption, false); ok {

@@ -27,17 +27,17 @@ func measureText(ctx context.Context, b *bench) error {
 	defer floor.stop()
 	var ratios []float64
 	for range rounds {
-		bare, err := loadText(ctx, floor.addr, connections, length)
+		bare, err := loadText(ctx, floor, connections, length)
 		if err != nil {
 			return err
 		}
-		ours, err := loadText(ctx, service.addr, connections, length)
+		ours, err := loadText(ctx, service, connections, length)
 		if err != nil {
 			return err
 		}
 		ratios = append(ratios, ours.perSecond/bare.perSecond)
-		fmt.Printf("sendText, %d connections: service %.0f/s (p50 %v, p99 %v), bare handler %.0f/s (p99 %v), ratio %.2f\n",
-			connections, ours.perSecond, ours.p50, ours.p99, bare.perSecond, bare.p99, ours.perSecond/bare.perSecond)
+		fmt.Printf("sendText, %d connections: service %.0f/s (p50 %v, p99 %v, CPU %v each), bare handler %.0f/s (p99 %v, CPU %v each), ratio %.2f\n",
+			connections, ours.perSecond, ours.p50, ours.p99, ours.cpu, bare.perSecond, bare.p99, bare.cpu, ours.perSecond/bare.perSecond)
 	}
 	peak, err := service.memory("VmHWM")
 	fmt.Printf("measured: sendText ratio to a bare handler %.2f (median of %d; aim 0.5), peak RSS %d MiB\n", median(ratios), rounds, peak>>20)

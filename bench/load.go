@@ -74,10 +74,11 @@ func textBody(number int, options string) []byte {
 type rate struct {
 	perSecond float64
 	p50, p99  time.Duration
+	cpu       time.Duration // of the server, for each request
 }
 
 // loadText keeps connections busy with sendText, each to numbers of its own.
-func loadText(ctx context.Context, addr string, connections int, length time.Duration) (rate, error) {
+func loadText(ctx context.Context, p *process, connections int, length time.Duration) (rate, error) {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	var (
@@ -86,10 +87,14 @@ func loadText(ctx context.Context, addr string, connections int, length time.Dur
 		all   []time.Duration
 		first atomic.Pointer[error]
 	)
+	before, err := p.cpu()
+	if err != nil {
+		return rate{}, err
+	}
 	begin := time.Now()
 	for i := range connections {
 		wait.Go(func() {
-			c, err := dial(addr)
+			c, err := dial(p.addr)
 			if err != nil {
 				first.CompareAndSwap(nil, &err)
 				return
@@ -114,6 +119,8 @@ func loadText(ctx context.Context, addr string, connections int, length time.Dur
 	if err := first.Load(); err != nil {
 		return rate{}, *err
 	}
+	took := time.Since(begin)
+	after, err := p.cpu()
 	slices.Sort(all)
-	return rate{float64(len(all)) / time.Since(begin).Seconds(), all[len(all)/2], all[len(all)*99/100]}, nil
+	return rate{float64(len(all)) / took.Seconds(), all[len(all)/2], all[len(all)*99/100], (after - before) / time.Duration(len(all))}, err
 }

@@ -97,6 +97,25 @@ func (b *bench) start(cmd *exec.Cmd) (*process, error) {
 	return &process{cmd, addr}, nil
 }
 
+// cpu is the processor time the process has used so far (Linux only; clock
+// ticks there are hundredths of a second).
+func (p *process) cpu() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, fields, _ := strings.Cut(string(stat), ") ") // behind the name, which may hold anything
+	var ticks int64
+	for _, i := range []int{11, 12} { // utime and stime, fields 14 and 15 of proc(5)
+		n, err := strconv.ParseInt(strings.Fields(fields)[i], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
 // stop ends the process by its own id and waits for it.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)

@@ -22,24 +22,23 @@ const (
 	fetchAgent     = "messagesender/1"
 )
 
-// FetchLimits bounds how long a download may take. A field that is 0 has its
-// value from DefaultFetchLimits.
-type FetchLimits struct {
-	Connect   time.Duration // name look-up and connection, for each hop
-	FirstByte time.Duration // the TLS handshake, and then the answer's header, for each hop
-	Stall     time.Duration // without one byte of the body
-	MinBytes  int64         // what each Stall of waiting for the body must bring
-	Whole     time.Duration // everything; each MiB of the size limit adds a second
-}
+// The values for 0 in FetchLimits, for servers on the public internet. A file
+// of 100 MiB may take 220 s, which is 4 Mbit/s.
+const (
+	defaultConnect   = 10 * time.Second
+	defaultFirstByte = 15 * time.Second
+	defaultStall     = 15 * time.Second
+	defaultMinBytes  = 15 << 10
+	defaultWhole     = 2 * time.Minute
+)
 
-// DefaultFetchLimits is for servers on the public internet. A file of 100 MiB
-// may take 220 s, which is 4 Mbit/s; below 1 KiB/s there is no hope.
-var DefaultFetchLimits = FetchLimits{
-	Connect:   10 * time.Second,
-	FirstByte: 15 * time.Second,
-	Stall:     15 * time.Second,
-	MinBytes:  15 << 10,
-	Whole:     2 * time.Minute,
+// FetchLimits bounds how long a download may take. 0 is the default in brackets.
+type FetchLimits struct {
+	Connect   time.Duration // name look-up and connection, for each hop [10 s]
+	FirstByte time.Duration // the TLS handshake, and then the answer's header, for each hop [15 s]
+	Stall     time.Duration // without one byte of the body [15 s]
+	MinBytes  int64         // what each Stall of waiting for the body must bring [15 KiB]
+	Whole     time.Duration // everything; each MiB of the size limit adds a second [2 min]
 }
 
 // FetchOptions is what a Fetcher is made of.
@@ -95,12 +94,12 @@ var (
 
 // NewFetcher makes a Fetcher, which needs no closing.
 func NewFetcher(o FetchOptions) *Fetcher {
-	l, d := o.Limits, DefaultFetchLimits
-	l.Connect = orDefault(l.Connect, d.Connect)
-	l.FirstByte = orDefault(l.FirstByte, d.FirstByte)
-	l.Stall = orDefault(l.Stall, d.Stall)
-	l.MinBytes = orDefault(l.MinBytes, d.MinBytes)
-	l.Whole = orDefault(l.Whole, d.Whole) + time.Duration(o.Spool.blob>>20)*wholePerMiB
+	l := o.Limits
+	l.Connect = orDefault(l.Connect, defaultConnect)
+	l.FirstByte = orDefault(l.FirstByte, defaultFirstByte)
+	l.Stall = orDefault(l.Stall, defaultStall)
+	l.MinBytes = orDefault(l.MinBytes, defaultMinBytes)
+	l.Whole = orDefault(l.Whole, defaultWhole) + time.Duration(o.Spool.blob>>20)*wholePerMiB
 	g := &guard{allow: o.Allow, dialer: net.Dialer{Timeout: l.Connect, Resolver: o.Resolver}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -255,9 +254,9 @@ func isIdentity(h http.Header) bool {
 	return true
 }
 
-// store takes body into the spool; nothing of it stays there after
-// an error. A second goroutine reads on while the piece before is hashed and
-// written; it has ended when store returns.
+// store takes body into the spool; nothing of it stays there after an error. A
+// second goroutine reads on while the piece before is hashed and written; it has
+// ended when store returns.
 func (f *Fetcher) store(ctx context.Context, body *watchedBody) (*Blob, error) {
 	size := int64(fetchBuffer)
 	if body.announced >= 0 {

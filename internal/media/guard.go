@@ -212,8 +212,9 @@ func (r allowRule) allows(host string, dialled netip.AddrPort) bool {
 func isWebPort(port uint16) bool { return port == 80 || port == 443 }
 
 // guard makes connections to allowed addresses only. It judges the address
-// that is about to be dialled, after every spelling, IDNA mapping and name look-up: there
-// is no moment between the check and the use at which a name could change.
+// that is about to be dialled, after every spelling, IDNA mapping and name
+// look-up: there is no moment between the check and the use at which a name
+// could change.
 type guard struct {
 	allow  AllowList
 	dialer net.Dialer // with the resolver and the time limit of a connection

@@ -158,8 +158,8 @@ func (e *Encoder) inputFile(b *Blob) (inputFile, error) {
 }
 
 // demuxerOf is the input options that hold ffmpeg to the format that was
-// sniffed; nil for what is not converted. ffmpeg must never guess: it would take a
-// text for a playlist and fetch what that names.
+// sniffed; nil for what is not converted. ffmpeg must never guess: it would take
+// a text for a playlist and fetch what that names.
 func demuxerOf(t Type) []string {
 	switch t {
 	case typeMP3:

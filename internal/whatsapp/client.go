@@ -11,7 +11,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -25,7 +24,7 @@ const (
 	dialTimeout      = 10 * time.Second
 	handshakeTimeout = 10 * time.Second
 	responseTimeout  = 30 * time.Second // from the last byte of a request to the first of its answer
-	callTimeout      = time.Minute      // one attempt at a call without media, all in all
+	callTimeout      = time.Minute      // a call without media, with all its attempts
 
 	// idleTimeout is below what servers and their balancers keep (60 s and more),
 	// so that a request seldom meets a connection that is being closed.
@@ -57,7 +56,7 @@ type Settings struct {
 // Client is the way to the platform: the connections that all accounts share.
 // It is safe for concurrent use.
 type Client struct {
-	base      string // base URL with version, without a slash at its end
+	base      *url.URL // with the version
 	userAgent string
 	links     bool
 	transport *http.Transport
@@ -84,6 +83,9 @@ func NewClient(s Settings) (*Client, error) {
 	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, errors.New("the platform's URL must be http or https, with a host, without user, query and fragment")
 	}
+	if base.Path == "" {
+		base.Path = "/" // or JoinPath makes a path that a request line cannot hold
+	}
 	if !versionForm.MatchString(s.Version) {
 		return nil, fmt.Errorf("the platform's version %q is not of the form %s", s.Version, DefaultVersion)
 	}
@@ -100,7 +102,7 @@ func NewClient(s Settings) (*Client, error) {
 	http1 := new(http.Protocols)
 	http1.SetHTTP1(true)
 	return &Client{
-		base:      strings.TrimRight(base.String(), "/") + "/" + s.Version,
+		base:      base.JoinPath(s.Version),
 		userAgent: s.UserAgent,
 		links:     s.Links,
 		transport: &http.Transport{
@@ -127,12 +129,14 @@ func (c *Client) Close() error {
 
 // call is one request as often as it may have to be made.
 type call struct {
-	path        string // below the versioned base
+	url         *url.URL
 	token       string
 	contentType string
 	body        func() io.Reader // a fresh one for each attempt
 	size        int64            // of the body, bytes; never 0
-	timeout     time.Duration    // of one attempt
+	effect      effect
+	attempts    int           // at most
+	timeout     time.Duration // of all attempts together
 }
 
 // answer is a complete HTTP answer.
@@ -163,27 +167,25 @@ var errOversized = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 // itself where it can read its body again (GetBody) or finds an Idempotency-Key
 // header, so there is neither. The error is an *interruption.
 func (c *Client) exchange(ctx context.Context, k call) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.timeout)
-	defer cancel()
 	var (
 		used  *conn
-		start int64
+		start int64 // what had left on it before
 	)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		used = info.Conn.(*conn)
 		start = used.count()
 	}})
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+k.path, k.body())
-	if err != nil {
-		return answer{}, &interruption{cause: errors.New("the request cannot be made")}
-	}
-	req.GetBody = nil
-	req.ContentLength = k.size
-	req.Header = http.Header{
-		"Authorization": {"Bearer " + k.token},
-		"Content-Type":  {k.contentType},
-		"User-Agent":    {c.userAgent},
-	}
+	req := (&http.Request{
+		Method: http.MethodPost,
+		URL:    k.url,
+		Header: http.Header{
+			"Authorization": {"Bearer " + k.token},
+			"Content-Type":  {k.contentType},
+			"User-Agent":    {c.userAgent},
+		},
+		Body:          io.NopCloser(k.body()),
+		ContentLength: k.size,
+	}).WithContext(ctx)
 	// RoundTrip instead of a Client: no redirects, no cookies, and no *url.Error,
 	// which would print the URL.
 	resp, err := c.transport.RoundTrip(req)

@@ -23,6 +23,7 @@ func TestContract(t *testing.T) {
 			{Fault: "an unreachable recipient", Want: message.RecipientUnavailable},
 			{Fault: "a broken platform", Want: message.DeliveryUnknown},
 			{Fault: "a lost answer", Want: message.DeliveryUnknown},
+			{Fault: "an answer that quotes the request", Want: message.DeliveryUnknown},
 			{Fault: "an endless answer", Want: message.DeliveryUnknown},
 			{Fault: "an answer without an id", Want: message.DeliveryUnknown},
 			{Fault: "an unknown refusal", Want: message.PlatformFailed},
@@ -76,6 +77,15 @@ func openSubject(t *testing.T, fault string) platformtest.Subject {
 		sends(502, "<html>Bad Gateway</html>")
 	case "a lost answer":
 		meta.answer = func(kind string, w http.ResponseWriter, _ *http.Request) bool { panic(http.ErrAbortHandler) }
+	case "an answer that quotes the request":
+		meta.answer = func(_ string, w http.ResponseWriter, _ *http.Request) bool {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				_, _ = io.WriteString(c, "Authorization: Bearer "+testToken+"\r\n\r\n")
+				_ = c.Close()
+			}
+			return true
+		}
 	case "an endless answer":
 		sends(200, `{"messages":[{"id":"wamid.1"}],"x":"`+string(make([]byte, maxAnswer))+`"}`)
 	case "an answer without an id":

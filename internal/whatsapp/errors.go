@@ -165,14 +165,14 @@ func classOf(a answer) (class, platformError) {
 	return class{reason: message.DeliveryUnknown}, p
 }
 
-// unanswered judges a call that ended without a complete answer. The texts of
-// network errors hold addresses and no secrets.
-func unanswered(i *interruption) failure {
+// unanswered judges a call that ended without a complete answer. Errors of
+// net/http quote what could not be read, and that may be anything.
+func unanswered(i *interruption, token string) failure {
 	reason := message.Unavailable
 	if i.written {
 		reason = message.DeliveryUnknown
 	}
-	e := message.NewError(reason, texts[reason]).Because(i)
+	e := message.NewError(reason, texts[reason]).Because(errors.New(clean(i.Error(), token)))
 	if !i.written {
 		e.RetryAfter = unreachableWait
 	}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -50,6 +51,8 @@ type Platform struct {
 	records *Records
 	log     *slog.Logger
 
+	messagesURL, mediaURL *url.URL
+
 	notShown atomic.Uint64
 
 	mu         sync.Mutex
@@ -70,7 +73,12 @@ func NewPlatform(client *Client, account Account, records *Records, log *slog.Lo
 	if t := account.AccessToken; t == "" || len(t) > maxToken || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return nil, errors.New("the WhatsApp access token must be visible ASCII characters without spaces")
 	}
-	return &Platform{client: client, account: account, records: records, log: log, logged: map[digest]struct{}{}}, nil
+	number := client.base.JoinPath(account.PhoneNumberID)
+	return &Platform{
+		client: client, account: account, records: records, log: log,
+		messagesURL: number.JoinPath("messages"), mediaURL: number.JoinPath("media"),
+		logged: map[digest]struct{}{},
+	}, nil
 }
 
 // Prepare checks m against the platform's limits and uploads its media. Nothing
@@ -169,13 +177,15 @@ func (p *Platform) noPresence(n message.Number) {
 }
 
 // messages is a call to the endpoint of that name.
-func (p *Platform) messages(body []byte) call {
+func (p *Platform) messages(body []byte, e effect, attempts int) call {
 	return call{
-		path:        "/" + p.account.PhoneNumberID + "/messages",
+		url:         p.messagesURL,
 		token:       p.account.AccessToken,
 		contentType: "application/json",
 		body:        func() io.Reader { return bytes.NewReader(body) },
 		size:        int64(len(body)),
+		effect:      e,
+		attempts:    attempts,
 		timeout:     callTimeout,
 	}
 }
@@ -202,8 +212,8 @@ func (d *delivery) ShowPresence(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	// Tried once: it will be shown again soon, or the message is about to come.
-	if _, f := p.try(ctx, p.messages(typingPayload(id)), shownTyping); f != nil {
-		return 0, f.err
+	if _, err := p.do(ctx, p.messages(typingPayload(id), repeatable, 1), shownTyping); err != nil {
+		return 0, err
 	}
 	return typingLife, nil
 }
@@ -211,7 +221,7 @@ func (d *delivery) ShowPresence(ctx context.Context) (time.Duration, error) {
 // Deliver sends the message. Only what certainly had no effect is repeated.
 func (d *delivery) Deliver(ctx context.Context) (string, error) {
 	p := d.platform
-	id, err := p.do(ctx, p.messages(d.payload), once, sentID)
+	id, err := p.do(ctx, p.messages(d.payload, once, maxAttempts), sentID)
 	if err != nil {
 		return "", err
 	}

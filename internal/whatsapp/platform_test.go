@@ -296,7 +296,7 @@ func TestSettingsAndAccountsAreChecked(t *testing.T) {
 		}
 	}
 	client, err := NewClient(Settings{UserAgent: "m/1.0.0", BaseURL: "https://example.org/prefix/"})
-	if err != nil || client.base != "https://example.org/prefix/"+DefaultVersion {
+	if err != nil || client.base.String() != "https://example.org/prefix/"+DefaultVersion {
 		t.Errorf("got %v, %v", client, err)
 	}
 	for name, a := range map[string]Account{

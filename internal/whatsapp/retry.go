@@ -27,17 +27,19 @@ const (
 // do makes the call until it succeeds, fails for good, or has been tried often
 // enough. It never waits past the end of ctx, nor repeats before the platform
 // said to. accept reads a 2xx answer; false: it does not hold what it should.
-func (p *Platform) do(ctx context.Context, k call, e effect, accept func(body []byte) (string, bool)) (string, error) {
+func (p *Platform) do(ctx context.Context, k call, accept func(body []byte) (string, bool)) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
 	for attempt := 1; ; attempt++ {
 		result, f := p.try(ctx, k, accept)
 		if f == nil {
 			return result, nil
 		}
-		if e == repeatable {
+		if k.effect == repeatable {
 			*f = f.harmless()
 		}
 		pause := max(f.said, rand.N(firstPause<<(attempt-1)))
-		if !f.again || attempt == maxAttempts || f.err.RetryAfter > patience || ends(ctx, pause) {
+		if !f.again || attempt == k.attempts || f.err.RetryAfter > patience || ends(ctx, pause) {
 			return "", f.err
 		}
 		if p.client.pause(ctx, pause) != nil {
@@ -50,7 +52,7 @@ func (p *Platform) do(ctx context.Context, k call, e effect, accept func(body []
 func (p *Platform) try(ctx context.Context, k call, accept func(body []byte) (string, bool)) (string, *failure) {
 	a, err := p.client.exchange(ctx, k)
 	if i := (*interruption)(nil); errors.As(err, &i) {
-		f := unanswered(i)
+		f := unanswered(i, p.account.AccessToken)
 		return "", &f
 	}
 	if a.status >= 200 && a.status <= 299 {

@@ -26,15 +26,17 @@ const readSize = 64 << 10
 func (p *Platform) upload(ctx context.Context, blob *media.Blob) (id string, err error) {
 	head, tail, contentType := multipartFrame(blob.Type())
 	return p.do(ctx, call{
-		path:        "/" + p.account.PhoneNumberID + "/media",
+		url:         p.mediaURL,
 		token:       p.account.AccessToken,
 		contentType: contentType,
 		body: func() io.Reader {
 			return io.MultiReader(bytes.NewReader(head), bufio.NewReaderSize(blob.NewReader(), readSize), bytes.NewReader(tail))
 		},
-		size:    int64(len(head)) + blob.Size() + int64(len(tail)),
-		timeout: callTimeout + time.Duration(blob.Size()/slowestUpload)*time.Second,
-	}, repeatable, uploadedID)
+		size:     int64(len(head)) + blob.Size() + int64(len(tail)),
+		effect:   repeatable,
+		attempts: maxAttempts,
+		timeout:  callTimeout + time.Duration(blob.Size()/slowestUpload)*time.Second,
+	}, uploadedID)
 }
 
 // multipartFrame is everything of a multipart/form-data body (RFC 7578) but the
