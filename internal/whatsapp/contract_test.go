@@ -81,7 +81,7 @@ func openSubject(t *testing.T, fault string) platformtest.Subject {
 		meta.answer = func(_ string, w http.ResponseWriter, _ *http.Request) bool {
 			c, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
-				_, _ = io.WriteString(c, "Authorization: Bearer "+testToken+"\r\n\r\n")
+				_, _ = io.WriteString(c, "HTTP/1.1 "+testToken+"\r\n\r\n")
 				_ = c.Close()
 			}
 			return true
