@@ -21,7 +21,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -460,10 +459,8 @@ type fakePlatform struct {
 	show    func(context.Context) (time.Duration, error)
 	deliver func(context.Context) (string, error)
 
-	mu                        sync.Mutex
-	shown, delivered, closed  []time.Time
-	account                   string
-	deliveries, presenceCalls atomic.Int64
+	mu                       sync.Mutex
+	shown, delivered, closed []time.Time
 }
 
 func (p *fakePlatform) Prepare(ctx context.Context, m message.Message) (message.Delivery, error) {

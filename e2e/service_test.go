@@ -58,9 +58,7 @@ type service struct {
 	data   string
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
-	stdout []string // what it printed until it listened, and after if more is asked for
-	lines  *bufio.Scanner
-	ended  chan struct{}
+	lines  *bufio.Scanner // of standard output, behind the line that says where it listens
 }
 
 // account is the environment of the account that most tests use.
@@ -69,7 +67,7 @@ func account() []string { return []string{"API_KEY=" + key, "API_TOKEN=" + token
 // start starts the program on a free port, with data in its own folder.
 func start(t *testing.T, data string, env []string, args ...string) *service {
 	t.Helper()
-	s := &service{t: t, data: data, stderr: &bytes.Buffer{}, ended: make(chan struct{})}
+	s := &service{t: t, data: data, stderr: &bytes.Buffer{}}
 	s.cmd = exec.Command(binary, append([]string{"-addr", "127.0.0.1:0", "-data", data}, args...)...)
 	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	s.cmd.Stderr = s.stderr

@@ -247,8 +247,9 @@ func FuzzIntake(f *testing.F) {
 			rest = rest[n:]
 		}
 		source, err := in.Finish()
-		defer source.Close()
-		if err != nil {
+		if err == nil {
+			defer source.Close()
+		} else {
 			if _, ok := err.(*FormError); !ok {
 				t.Fatalf("error is %v, want a *FormError", err)
 			}

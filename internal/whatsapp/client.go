@@ -190,7 +190,7 @@ func (c *Client) exchange(ctx context.Context, k call) (answer, error) {
 	// which would print the URL.
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return answer{}, &interruption{written: start > 99999999, cause: err}
+		return answer{}, &interruption{written: used != nil && used.seal() > start, cause: err}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
