@@ -67,6 +67,7 @@ func (l *lockedBuffer) String() string {
 type service struct {
 	t      *testing.T
 	url    string
+	data   string
 	stop   context.CancelFunc // begins the drain
 	ended  chan struct{}
 	err    error // of run, once ended
@@ -83,8 +84,8 @@ func start(t *testing.T, args ...string) *service {
 func startWith(t *testing.T, env map[string]string, args ...string) *service {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &service{t: t, stop: cancel, ended: make(chan struct{})}
-	args = append([]string{"-addr", "127.0.0.1:0", "-data", filepath.Join(t.TempDir(), "data")}, args...)
+	s := &service{t: t, data: filepath.Join(t.TempDir(), "data"), stop: cancel, ended: make(chan struct{})}
+	args = append([]string{"-addr", "127.0.0.1:0", "-data", s.data}, args...)
 	started := make(chan string, 1)
 	reader, writer := io.Pipe()
 	go func() {
@@ -824,15 +825,13 @@ func TestSpoolBudget(t *testing.T) {
 		answer, _ := s.do("POST", "/message/sendMedia/"+canaryToken, nil, strings.NewReader(body(2000)))
 		held <- answer.StatusCode
 	}()
-	for {
-		answer, content := s.do("POST", "/message/sendMedia/"+canaryToken, nil, strings.NewReader(body(0)))
-		if answer.StatusCode == 200 { // the first is not spooled yet
-			continue
-		}
-		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(content), `"unavailable","retryable":true`) {
-			t.Errorf("a full spool: got %d %s, want 503 unavailable with Retry-After", answer.StatusCode, content)
-		}
-		break
+	eventually(t, "the first is spooled", func() bool {
+		files, _ := os.ReadDir(filepath.Join(s.data, "spool"))
+		return len(files) == 1 && s.size(files[0]) == 700<<10
+	})
+	answer, content := s.do("POST", "/message/sendMedia/"+canaryToken, nil, strings.NewReader(body(0)))
+	if answer.StatusCode != 503 || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(content), `"unavailable","retryable":true`) {
+		t.Errorf("a full spool: got %d %s, want 503 unavailable with Retry-After", answer.StatusCode, content)
 	}
 	if got := <-held; got != 200 {
 		t.Errorf("what was spooled before: got %d, want 200", got)
@@ -840,6 +839,14 @@ func TestSpoolBudget(t *testing.T) {
 	if status, _ := s.post("/message/sendMedia/"+canaryToken, body(0)); status != 200 {
 		t.Errorf("after the spool is free again: got %d, want 200", status)
 	}
+}
+
+func (s *service) size(entry os.DirEntry) int64 {
+	info, err := entry.Info()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // TestThousandClientsLeave: nothing is sent for them and nothing of them stays.

@@ -309,6 +309,12 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		s.openOutbox = firstRunAccount
 	}
 
+	// Before anybody is told that the service is there: a SIGHUP that nobody
+	// waits for would end it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
 	listener, err := net.Listen("tcp", c.addr)
 	if err != nil {
 		return err
@@ -334,9 +340,6 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	}
 	logger.Info("started", "addr", listener.Addr().String(), "accounts", len(registry.Accounts()), "messages", store.Count())
 
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
 	for {
 		select {
 		case err := <-failed:

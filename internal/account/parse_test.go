@@ -169,7 +169,7 @@ func TestParseLimits(t *testing.T) {
 		t.Errorf("file of exactly the limit: got %d accounts, error %v, want 5000 and none", len(s.accounts), err)
 	}
 	_, err = Parse(append(full, ' '))
-	if want := "larger than 1048576 bytes"; err == nil || err.Error() != want {
+	if want := "larger than 4194304 bytes"; err == nil || err.Error() != want {
 		t.Errorf("file of one byte more: got error %v, want %q", err, want)
 	}
 	_, err = Parse([]byte(`{"accounts":[0` + strings.Repeat(",0", MaxAccounts) + `]}`))
@@ -196,7 +196,7 @@ func TestLoad(t *testing.T) {
 	missing := filepath.Join(dir, "missing.json")
 	for path, want := range map[string]string{
 		bad:     "accounts file " + bad + `: account "shop": token ` + errDigestForm.Error(),
-		large:   "accounts file " + large + ": larger than 1048576 bytes",
+		large:   "accounts file " + large + ": larger than 4194304 bytes",
 		missing: "accounts file: open " + missing + ": no such file or directory",
 		dir:     "accounts file: read " + dir + ": is a directory",
 	} {

@@ -71,8 +71,10 @@ func (c content) message(t *testing.T, s Subject) (m message.Message, size int64
 		source.Blob = Blob(t, c.file)
 		size = source.Blob.Size()
 	}
-	presence := message.Composing
-	m = message.Message{Account: s.Account, RequestID: "test", Number: s.Number, Presence: presence, Content: c.make(source), RequestedAt: time.Now()}
+	m = message.Message{
+		Account: s.Account, RequestID: "test", Number: s.Number, Presence: message.Composing,
+		Content: c.make(source), RequestedAt: time.Now(),
+	}
 	t.Cleanup(func() { _ = m.Close() })
 	return m, size
 }

@@ -1,7 +1,6 @@
 package whatsapp
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -93,7 +92,7 @@ func openSubject(t *testing.T, fault string) platformtest.Subject {
 	case "an unknown refusal":
 		sends(422, "")
 	default:
-		t.Fatal(errors.New("no such fault: " + fault))
+		t.Fatalf("there is no fault %q", fault)
 	}
 	r := newRig(t, settings)
 	r.heard(t)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -216,7 +215,7 @@ func waitOf(h http.Header) time.Duration {
 		return 0
 	}
 	var longest int64
-	for business := range maps.Values(usage) {
+	for _, business := range usage {
 		for _, use := range business {
 			longest = max(longest, use.Minutes)
 		}

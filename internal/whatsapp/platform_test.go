@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -89,11 +90,11 @@ func TestLimitsAreCheckedBeforeAnythingIsDone(t *testing.T) {
 func TestUpload(t *testing.T) {
 	large := platformtest.PDF + strings.Repeat("% \n", 1<<20)
 	for _, c := range []struct {
-		name, content string
-		content1      message.Content
-		wantType      string
-		wantName      string
-		wantRaw       string // in the message
+		name, media string
+		content     message.Content
+		wantType    string
+		wantName    string
+		wantRaw     string // in the message
 	}{
 		{"image", platformtest.PNG, message.File{Kind: media.Image, Name: "../../etc/\"x\r\n.exe"}, "image/png", "media.png", `"type":"image","image":{"id":"%s"}`},
 		{"document", large, message.File{Kind: media.Document, Name: "report.pdf", Caption: "c"}, "application/pdf", "media.pdf", `"document":{"id":"%s","caption":"c","filename":"report.pdf"}`},
@@ -107,8 +108,8 @@ func TestUpload(t *testing.T) {
 			meta := newMeta(t)
 			r := newRig(t, Settings{BaseURL: meta.server.URL})
 			m := text("")
-			source := media.Source{Blob: platformtest.Blob(t, c.content)}
-			switch content := c.content1.(type) {
+			source := media.Source{Blob: platformtest.Blob(t, c.media)}
+			switch content := c.content.(type) {
 			case message.File:
 				content.Source = source
 				m.Content = content
@@ -133,8 +134,8 @@ func TestUpload(t *testing.T) {
 				if u.product != "whatsapp" || u.typ != c.wantType || u.partType != c.wantType || u.fileName != c.wantName {
 					t.Errorf("got %+v; want type %s, name %s", u, c.wantType, c.wantName)
 				}
-				if u.size != int64(len(c.content)) || u.length <= u.size {
-					t.Errorf("%d bytes with Content-Length %d, want %d and more", u.size, u.length, len(c.content))
+				if u.size != int64(len(c.media)) || u.length <= u.size {
+					t.Errorf("%d bytes with Content-Length %d, want %d and more", u.size, u.length, len(c.media))
 				}
 				if _, err := d.Deliver(t.Context()); err != nil {
 					t.Fatal(err)
@@ -310,5 +311,22 @@ func TestSettingsAndAccountsAreChecked(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "secret-part") {
 			t.Errorf("%s: got %v, want an error that does not name it", name, err)
 		}
+	}
+}
+
+// TestUploadIsStreamed: what an upload takes of memory does not depend on its size.
+func TestUploadIsStreamed(t *testing.T) {
+	const size, limit = 64 << 20, 4 << 20
+	meta := newMeta(t)
+	r := newRig(t, Settings{BaseURL: meta.server.URL})
+	m := file(t, media.Document, platformtest.PDF+strings.Repeat("%", size))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := r.Prepare(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > limit {
+		t.Errorf("%d bytes were allocated for an upload of %d, want at most %d", got, size, limit)
 	}
 }

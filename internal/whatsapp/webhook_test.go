@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"messagesender/internal/message"
@@ -139,13 +140,9 @@ func TestNotificationsAreBounded(t *testing.T) {
 	_, err := notify(r.Platform, body, sign(body, testSecret))
 	wantReason(t, err, message.TooLarge)
 	w := httptest.NewRecorder()
-	cut := io.MultiReader(strings.NewReader("{"), iotestError{})
+	cut := io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	wantReason(t, r.ServeWebhook(w, httptest.NewRequest(http.MethodPost, "/", cut)), message.RequestTimeout)
 }
-
-type iotestError struct{}
-
-func (iotestError) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestReceivedMessages(t *testing.T) {
 	now := time.Now()
