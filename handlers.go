@@ -48,6 +48,8 @@ type server struct {
 	accounts   *account.Registry
 	openOutbox string // account whose outbox loopback may read without a key; empty: none
 	sender     Sender
+	route      func(account string) (route, bool)
+	encoder    *media.Encoder
 	spool      *media.Spool
 	outbox     *outbox.Store // nil: no account sends into it
 	writable   func() error  // nil error: the data directory can be written
@@ -132,6 +134,9 @@ func (s *server) routes() http.Handler {
 	route("POST /message/sendText/{apiToken}", s.send(message.SendText))
 	route("POST /message/sendMedia/{apiToken}", s.send(message.SendMedia))
 	route("POST /message/send"+s.audioWord+"Audio/{apiToken}", s.send(message.SendAudio))
+	route("GET /message/status/{apiToken}/{messageId}", s.messageStatus)
+	route("GET /webhook/whatsapp/{account}", s.webhook)
+	route("POST /webhook/whatsapp/{account}", s.webhook)
 	route("GET /healthz", s.healthz)
 	route("GET /readyz", s.readyz)
 	if s.outbox != nil {
@@ -435,15 +440,11 @@ func unreadable(op message.Operation, err error) error {
 		return message.NewError(message.TooLarge, e.Error())
 	}
 	if e, ok := errors.AsType[*media.TooLargeError](err); ok {
-		where := strings.Join(operations[op].path, ".")
-		problem := message.Detail{Field: where, Message: fmt.Sprintf("is larger than %d bytes", e.Limit)}
-		answer := message.NewError(message.TooLarge, where+" "+problem.Message)
-		answer.Details = []message.Detail{problem}
-		return answer
+		return message.FieldError(message.TooLarge, strings.Join(operations[op].path, "."), fmt.Sprintf("is larger than %d bytes", e.Limit))
 	}
 	switch {
 	case errors.Is(err, media.ErrSpoolFull):
-		return message.NewError(message.Unavailable, "too much media is being taken in at the moment; the message was not sent").After(restartTime)
+		return spoolFull()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return message.NewError(message.RequestTimeout, "the request body did not arrive in time")
 	}
@@ -533,19 +534,86 @@ func (s *server) healthz(x *exchange, r *http.Request) error {
 	return nil
 }
 
+// messageState is how far a message has come (contract 4.1, message/status).
+type messageState struct {
+	MessageID string      `json:"messageId"`
+	State     string      `json:"state"`
+	UpdatedAt time.Time   `json:"updatedAt"`
+	Error     *stateError `json:"error,omitempty"` // only of one that failed
+}
+
+// stateError is the platform's reason.
+type stateError struct {
+	PlatformCode int    `json:"platformCode"`
+	Message      string `json:"message"`
+}
+
+type stateAnswer struct {
+	Status  string       `json:"status"`
+	Message string       `json:"message"`
+	Data    messageState `json:"data"`
+}
+
+func (s *server) messageStatus(x *exchange, r *http.Request) error {
+	account, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
+	if !ok {
+		return unauthorized()
+	}
+	x.account = account.Name
+	x.messageID = r.PathValue("messageId")
+	if to, ok := s.route(account.Name); ok {
+		if state, known := to.status(x.messageID); known {
+			state.MessageID = x.messageID
+			s.write(x, http.StatusOK, stateAnswer{"success", "The message is known", state})
+			return nil
+		}
+	}
+	x.messageID = "" // whatever it is, it is not ours to repeat in the log
+	return message.NewError(message.NotFound, "there is no such message")
+}
+
+// webhookTime bounds the arrival of a platform's notification.
+const webhookTime = 10 * time.Second
+
+// webhook takes what a platform has to tell about an account. It has no key: its
+// sender proves itself by a signature.
+func (s *server) webhook(x *exchange, r *http.Request) error {
+	to, ok := s.route(r.PathValue("account"))
+	if !ok || to.webhook == nil {
+		return message.NewError(message.NotFound, "there is no webhook here")
+	}
+	x.account, x.begun = r.PathValue("account"), true
+	_ = http.NewResponseController(x).SetReadDeadline(time.Now().Add(webhookTime))
+	err := to.webhook(x, r)
+	x.unread = x.unread && err != nil
+	return err
+}
+
 // readiness is the body of /readyz. Only draining and data decide its status.
 type readiness struct {
-	Status string `json:"status"` // "ready", "draining" or "unavailable"
-	Data   string `json:"data"`   // "writable" or "not writable"
+	Status   string   `json:"status"`             // "ready", "draining" or "unavailable"
+	Data     string   `json:"data"`               // "writable" or "not writable"
+	Encoder  string   `json:"encoder"`            // "available" or "no ffmpeg with libopus"
+	Problems []string `json:"problems,omitempty"` // of platforms; sends through them may fail
 }
 
 // readyz answers 503 only while the service drains or when its data cannot be
 // written: with anything else it can still answer truthfully.
 func (s *server) readyz(x *exchange, r *http.Request) error {
-	ready, status := readiness{"ready", "writable"}, http.StatusOK
+	ready, status := readiness{Status: "ready", Data: "writable", Encoder: "available"}, http.StatusOK
 	if err := s.writable(); err != nil {
-		ready, status = readiness{"unavailable", "not writable"}, http.StatusServiceUnavailable
+		ready.Status, ready.Data, status = "unavailable", "not writable", http.StatusServiceUnavailable
 		x.cause = err
+	}
+	if !s.encoder.Available() {
+		ready.Encoder = "no ffmpeg with libopus"
+	}
+	for _, a := range s.accounts.Accounts() {
+		if to, ok := s.route(a.Name); ok && to.problem != nil {
+			if problem := to.problem(); problem != "" {
+				ready.Problems = append(ready.Problems, "account "+a.Name+": "+problem)
+			}
+		}
 	}
 	select {
 	case <-s.drain.begun():

@@ -28,6 +28,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -40,14 +41,15 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"messagesender/internal/account"
 	"messagesender/internal/media"
 	"messagesender/internal/outbox"
+	"messagesender/internal/setting"
+	"messagesender/internal/whatsapp"
 )
 
 func main() {
@@ -90,37 +92,41 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 // settings is what contract 4.5 lets an operator choose.
 type settings struct {
-	addr           string
-	platform       string
-	sender         string
-	data           string
-	accounts       string
-	newAccount     string
-	maxDelay       time.Duration
-	maxMedia       size
-	maxSpool       size
-	outboxMessages int
-	outboxBytes    size
-	shutdownGrace  time.Duration
-	log            string
+	addr            string
+	platform        string
+	sender          string
+	data            string
+	accounts        string
+	newAccount      string
+	maxDelay        time.Duration
+	maxMedia        setting.Size
+	maxSpool        setting.Size
+	allowMediaFrom  string
+	outboxMessages  int
+	outboxBytes     setting.Size
+	whatsappURL     string
+	whatsappVersion string
+	whatsappLinks   bool
+	shutdownGrace   time.Duration
+	log             string
 }
 
 // helpGroups orders the settings for -h; every flag stands in one group.
-var helpGroups = []struct{ title, flags string }{
-	{"Service", "addr platform sender data log shutdown-grace"},
-	{"Accounts", "accounts new-account"},
-	{"Limits", "max-delay max-media max-spool"},
-	{"Outbox", "outbox-messages outbox-bytes"},
+var helpGroups = []setting.Group{
+	{Title: "Service", Flags: "addr platform sender data log shutdown-grace"},
+	{Title: "Accounts", Flags: "accounts new-account"},
+	{Title: "Limits", Flags: "max-delay max-media max-spool allow-media-from"},
+	{Title: "Outbox", Flags: "outbox-messages outbox-bytes"},
+	{Title: "WhatsApp", Flags: "whatsapp-url whatsapp-version whatsapp-links"},
 }
 
 // flags declares every setting with its default.
 func (c *settings) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("messagesender", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors and help are printed by run
 	c.maxMedia, c.maxSpool, c.outboxBytes = 100<<20, 1<<30, 2<<30
 	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "`host:port` to listen on; port 0: any free one")
 	f.StringVar(&c.platform, "platform", "WhatsApp", "the `word` in /message/send<Platform>Audio")
-	f.StringVar(&c.sender, "sender", "outbox", "where accounts send unless the accounts file says otherwise: `outbox`")
+	f.StringVar(&c.sender, "sender", account.Outbox, "where accounts send unless the accounts file says otherwise: `outbox|whatsapp`")
 	f.StringVar(&c.data, "data", "data", "`directory` for the outbox, media on its way and the first-run account")
 	f.StringVar(&c.log, "log", "text", "form of the log on standard error: `text|json`")
 	f.DurationVar(&c.shutdownGrace, "shutdown-grace", 30*time.Second, "`duration` that holds have to end in after SIGTERM")
@@ -129,40 +135,13 @@ func (c *settings) flags() *flag.FlagSet {
 	f.DurationVar(&c.maxDelay, "max-delay", 5*time.Minute, "longest options.delay, a `duration`")
 	f.Var(&c.maxMedia, "max-media", "largest media, a `size` in bytes or with KiB, MiB, GiB")
 	f.Var(&c.maxSpool, "max-spool", "most media held at once for requests on their way, a `size`")
+	f.StringVar(&c.allowMediaFrom, "allow-media-from", "", "what media URLs may reach besides public addresses: `HOST|HOST:PORT|CIDR,…`")
 	f.IntVar(&c.outboxMessages, "outbox-messages", 10000, "most messages kept, a `number`; the oldest go first")
 	f.Var(&c.outboxBytes, "outbox-bytes", "most bytes kept, a `size`; the oldest messages go first")
+	f.StringVar(&c.whatsappURL, "whatsapp-url", whatsapp.DefaultBaseURL, "where the Cloud API is, a `URL`")
+	f.StringVar(&c.whatsappVersion, "whatsapp-version", whatsapp.DefaultVersion, "`version` of the Cloud API")
+	f.BoolVar(&c.whatsappLinks, "whatsapp-links", false, "pass media URLs on instead of downloading and uploading")
 	return f
-}
-
-// size is a number of bytes as a setting.
-type size int64
-
-func (s *size) String() string {
-	for _, unit := range []struct {
-		bytes int64
-		name  string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if *s != 0 && int64(*s)%unit.bytes == 0 {
-			return strconv.FormatInt(int64(*s)/unit.bytes, 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(int64(*s), 10)
-}
-
-func (s *size) Set(text string) error {
-	number := strings.TrimRight(text, "KMGiB")
-	shift, ok := map[string]int{"": 0, "B": 0, "KiB": 10, "MiB": 20, "GiB": 30}[text[len(number):]]
-	n, err := strconv.ParseInt(number, 10, 64)
-	if !ok || err != nil || n <= 0 || n > 1<<50>>shift {
-		return errors.New("must be a number of bytes such as 1048576, 512KiB, 100MiB or 2GiB")
-	}
-	*s = size(n << shift)
-	return nil
-}
-
-// environmentName is the environment variable behind a flag: MAX_DELAY for -max-delay.
-func environmentName(flagName string) string {
-	return strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
 var platformForm = regexp.MustCompile(`^[A-Za-z0-9]+$`)
@@ -170,52 +149,36 @@ var platformForm = regexp.MustCompile(`^[A-Za-z0-9]+$`)
 // parseSettings reads flags and their environment defaults; an explicit flag wins.
 func parseSettings(args []string, getenv func(string) string) (settings, error) {
 	var c settings
-	f := c.flags()
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return c, err
-		}
+	if err := setting.Parse(c.flags(), args, getenv); errors.Is(err, flag.ErrHelp) {
+		return c, err
+	} else if err != nil {
 		return c, usageError{err}
 	}
-	if f.NArg() > 0 {
-		return c, usagef("%q is not a setting; settings are flags, see -h", f.Arg(0))
-	}
-	explicit := map[string]bool{}
-	f.Visit(func(set *flag.Flag) { explicit[set.Name] = true })
-	var err error
-	f.VisitAll(func(set *flag.Flag) {
-		name := environmentName(set.Name)
-		if value := getenv(name); value != "" && !explicit[set.Name] && set.Name != "new-account" && err == nil {
-			if bad := set.Value.Set(value); bad != nil {
-				err = usagef("invalid value %q for %s: %v", value, name, bad)
-			}
-		}
-	})
-	if err != nil {
-		return c, err
-	}
+	_, _, badAddr := net.SplitHostPort(c.addr)
+	_, badAllow := media.ParseAllow(c.allowMediaFrom)
 	switch {
+	case badAddr != nil:
+		return c, usagef("-addr must be host:port, not %q", c.addr)
+	case badAllow != nil:
+		return c, usagef("-allow-media-from: %w", badAllow)
 	case !platformForm.MatchString(c.platform):
-		err = usagef("-platform must be letters and digits, not %q", c.platform)
-	case c.sender != "outbox":
-		err = usagef("-sender must be outbox, not %q", c.sender)
+		return c, usagef("-platform must be letters and digits, not %q", c.platform)
+	case c.sender != account.Outbox && c.sender != account.WhatsApp:
+		return c, usagef("-sender must be outbox or whatsapp, not %q", c.sender)
 	case c.log != "text" && c.log != "json":
-		err = usagef("-log must be text or json, not %q", c.log)
+		return c, usagef("-log must be text or json, not %q", c.log)
 	case c.data == "":
-		err = usagef("-data must name a directory")
+		return c, usagef("-data must name a directory")
 	case c.maxDelay < 0:
-		err = usagef("-max-delay must not be negative")
+		return c, usagef("-max-delay must not be negative")
 	case c.shutdownGrace < 0:
-		err = usagef("-shutdown-grace must not be negative")
+		return c, usagef("-shutdown-grace must not be negative")
 	case c.outboxMessages < 1:
-		err = usagef("-outbox-messages must be at least 1")
+		return c, usagef("-outbox-messages must be at least 1")
 	case c.maxSpool < c.maxMedia:
-		err = usagef("-max-spool (%s) must not be less than -max-media (%s)", &c.maxSpool, &c.maxMedia)
+		return c, usagef("-max-spool (%s) must not be less than -max-media (%s)", &c.maxSpool, &c.maxMedia)
 	}
-	if _, _, bad := net.SplitHostPort(c.addr); bad != nil && err == nil {
-		err = usagef("-addr must be host:port, not %q", c.addr)
-	}
-	return c, err
+	return c, nil
 }
 
 func printHelp(w io.Writer) error {
@@ -227,21 +190,13 @@ that work, and keeps what is sent in its own outbox: nobody is messaged.
 Every setting has an environment default of the same name in capitals
 (-max-delay: MAX_DELAY). An explicit flag wins.
 `)
-	f := new(settings).flags()
-	for _, group := range helpGroups {
-		fmt.Fprintf(w, "\n%s\n", group.title)
-		for name := range strings.FieldsSeq(group.flags) {
-			set := f.Lookup(name)
-			value, text := flag.UnquoteUsage(set)
-			if set.DefValue != "" {
-				text += " (default " + set.DefValue + ")"
-			}
-			fmt.Fprintf(w, "  %-26s %s\n", "-"+name+" "+value, text)
-		}
-	}
+	setting.Help(w, new(settings).flags(), helpGroups)
 	_, err := fmt.Fprint(w, `
-Secrets are never flags: API_KEY and API_TOKEN, or API_KEY_FILE and
-API_TOKEN_FILE, make one account; -accounts names a file with many.
+Secrets are never flags. Each is an environment variable, or a file that the
+variable with _FILE behind its name names: API_KEY and API_TOKEN make one account
+(-accounts names a file with many); WHATSAPP_ACCESS_TOKEN, with
+WHATSAPP_PHONE_NUMBER_ID, sends through WhatsApp; WHATSAPP_APP_SECRET and
+WHATSAPP_VERIFY_TOKEN take its webhook.
 `)
 	return err
 }
@@ -261,7 +216,10 @@ Give both to whoever sends; they are not shown again. For the file of -accounts:
 	return err
 }
 
-// Limits of the HTTP server (field: why).
+// userAgent is how the service names itself to platforms.
+const userAgent = "messagesender/1.0.0"
+
+// Limits of the HTTP server.
 const (
 	readHeaderTime = 5 * time.Second  // a slow header is an attack or a dead peer
 	idleTime       = 2 * time.Minute  // a kept-alive connection without a request
@@ -282,11 +240,23 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	if err != nil {
 		return fmt.Errorf("the media spool: %w", err)
 	}
-	store, err := outbox.Open(outbox.Options{Dir: filepath.Join(c.data, "outbox"), MaxMessages: c.outboxMessages, MaxBytes: int64(c.outboxBytes), Log: logger})
+	routes, err := openRoutes(c, getenv, set, logger)
 	if err != nil {
-		return fmt.Errorf("the outbox: %w", err)
+		return err
 	}
-	defer store.Close()
+	defer routes.close()
+	allow, err := media.ParseAllow(c.allowMediaFrom)
+	if err != nil {
+		return usageError{err}
+	}
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	encoder := media.NewEncoder(work, media.EncoderOptions{Spool: spool})
+	go func() {
+		if !encoder.Available() {
+			logger.Warn("there is no ffmpeg with libopus: options.encoding works for Ogg/Opus only")
+		}
+	}()
 
 	drain := newDrain()
 	s := &server{
@@ -294,15 +264,22 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		maxDelay:  c.maxDelay,
 		maxMedia:  int64(c.maxMedia),
 		accounts:  registry,
+		route:     routes.of,
+		encoder:   encoder,
 		spool:     spool,
-		outbox:    store,
+		outbox:    routes.outbox,
 		writable:  func() error { return probeWrite(c.data) },
 		drain:     drain,
 		log:       logger,
 		sender: &presenceSender{
-			platform: func(string) (Platform, error) { return store, nil },
-			drain:    drain,
-			log:      logger,
+			route: routes.of,
+			gatherer: &gatherer{
+				fetcher:   media.NewFetcher(media.FetchOptions{Spool: spool, Allow: allow}),
+				encoder:   encoder,
+				downloads: make(chan struct{}, maxDownloads),
+			},
+			drain: drain,
+			log:   logger,
 		},
 	}
 	if firstRun != nil {
@@ -338,14 +315,14 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	if firstRun != nil {
 		printFirstRun(stdout, url, c.platform, firstRun)
 	}
-	logger.Info("started", "addr", listener.Addr().String(), "accounts", len(registry.Accounts()), "messages", store.Count())
+	logger.Info("started", "addr", listener.Addr().String(), "accounts", len(registry.Accounts()), "sender", c.sender)
 
 	for {
 		select {
 		case err := <-failed:
 			return err
 		case <-hangups:
-			reload(c, registry, logger)
+			reload(c, registry, routes, logger)
 			continue
 		case <-ctx.Done():
 		}
@@ -356,7 +333,7 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	// they are refused.
 	logger.Info("draining", "grace", c.shutdownGrace)
 	drain.begin(c.shutdownGrace)
-	store.StopStreams()
+	routes.stopStreams()
 	select {
 	case <-drain.idle:
 	case <-time.After(c.shutdownGrace):
@@ -406,13 +383,13 @@ type pair struct{ key, token string }
 // loadAccounts finds out who may send (contract 4.4); the pair is not nil when
 // the process made the account itself.
 func loadAccounts(c settings, getenv func(string) string) (account.Set, *pair, error) {
-	key, err := secret(getenv, "API_KEY")
+	key, err := setting.Secret(getenv, "API_KEY")
 	if err != nil {
-		return account.Set{}, nil, err
+		return account.Set{}, nil, usageError{err}
 	}
-	token, err := secret(getenv, "API_TOKEN")
+	token, err := setting.Secret(getenv, "API_TOKEN")
 	if err != nil {
-		return account.Set{}, nil, err
+		return account.Set{}, nil, usageError{err}
 	}
 	host, _, _ := net.SplitHostPort(c.addr)
 	switch {
@@ -426,6 +403,8 @@ func loadAccounts(c settings, getenv func(string) string) (account.Set, *pair, e
 		return set, nil, wrapUsage(err)
 	case key != "" || token != "":
 		return account.Set{}, nil, usagef("API_KEY and API_TOKEN go together; only one of them is set")
+	case c.sender != account.Outbox:
+		return account.Set{}, nil, usagef("-sender %s needs an account: set API_KEY and API_TOKEN, or -accounts", c.sender)
 	case !isLoopback(host):
 		return account.Set{}, nil, usagef("listening on %q needs an account: set API_KEY and API_TOKEN, or -accounts", c.addr)
 	}
@@ -444,47 +423,143 @@ func wrapUsage(err error) error {
 	return usageError{err}
 }
 
-// maxSecretFile bounds a file that holds one secret, in bytes.
-const maxSecretFile = 4096
-
-// secret reads NAME or the file that NAME_FILE names; empty: neither is set.
-func secret(getenv func(string) string, name string) (string, error) {
-	value, file := getenv(name), getenv(name+"_FILE")
-	switch {
-	case value != "" && file != "":
-		return "", usagef("%s and %s_FILE are both set", name, name)
-	case file == "":
-		return value, nil
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return "", usagef("%s_FILE: %w", name, err)
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
-	if err != nil {
-		return "", usagef("%s_FILE: %w", name, err)
-	}
-	value = strings.TrimRight(string(content), "\r\n")
-	if value == "" {
-		return "", usagef("%s_FILE: %s is empty", name, file)
-	}
-	return value, nil
-}
-
 // reload reads the accounts file again. A file that is not right changes nothing.
-func reload(c settings, registry *account.Registry, logger *slog.Logger) {
+func reload(c settings, registry *account.Registry, routes *routes, logger *slog.Logger) {
 	if c.accounts == "" {
 		logger.Info("nothing to reload: there is no accounts file")
 		return
 	}
 	set, err := account.Load(c.accounts)
+	if err == nil {
+		err = routes.replace(set)
+	}
 	if err != nil {
 		logger.Error("accounts not reloaded; the old ones stay", "error", err)
 		return
 	}
 	registry.Replace(set)
 	logger.Info("accounts reloaded", "accounts", len(registry.Accounts()))
+}
+
+// routes knows where the messages of each account go.
+type routes struct {
+	sender      string               // the default
+	credentials *account.Credentials // of accounts that have none of their own; nil: none
+	outbox      *outbox.Store        // nil: no account sends into it
+	client      *whatsapp.Client
+	links       bool
+	records     *whatsapp.Records // nil: no account sends through WhatsApp
+	log         *slog.Logger
+
+	byAccount atomic.Pointer[map[string]route]
+}
+
+// openRoutes opens what the accounts of set send through, and no more.
+func openRoutes(c settings, getenv func(string) string, set account.Set, logger *slog.Logger) (*routes, error) {
+	credentials, err := account.EnvironmentCredentials(getenv)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	client, err := whatsapp.NewClient(whatsapp.Settings{BaseURL: c.whatsappURL, Version: c.whatsappVersion, UserAgent: userAgent, Links: c.whatsappLinks})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	rs := &routes{sender: c.sender, credentials: credentials, client: client, links: c.whatsappLinks, log: logger}
+	for _, a := range set.Accounts() {
+		switch cmp.Or(a.Sender, c.sender) {
+		case account.Outbox:
+			if rs.outbox == nil {
+				rs.outbox, err = outbox.Open(outbox.Options{Dir: filepath.Join(c.data, "outbox"), MaxMessages: c.outboxMessages, MaxBytes: int64(c.outboxBytes), Log: logger})
+			}
+		case account.WhatsApp:
+			if rs.records == nil {
+				rs.records, err = whatsapp.OpenRecords(filepath.Join(c.data, "whatsapp"), logger)
+			}
+		}
+		if err != nil {
+			rs.close()
+			return nil, err
+		}
+	}
+	if err := rs.replace(set); err != nil {
+		rs.close()
+		return nil, usageError{err}
+	}
+	return rs, nil
+}
+
+// replace makes the routes of a new set of accounts, all or none.
+func (rs *routes) replace(set account.Set) error {
+	byAccount := map[string]route{}
+	for _, a := range set.Accounts() {
+		var err error
+		if cmp.Or(a.Sender, rs.sender) == account.Outbox {
+			byAccount[a.Name], err = rs.toOutbox(a)
+		} else {
+			byAccount[a.Name], err = rs.toWhatsApp(a)
+		}
+		if err != nil {
+			return fmt.Errorf("account %q: %w", a.Name, err)
+		}
+	}
+	rs.byAccount.Store(&byAccount)
+	return nil
+}
+
+func (rs *routes) toOutbox(a account.Account) (route, error) {
+	if rs.outbox == nil {
+		return route{}, errors.New("sends into the outbox, which no account did at the start; restart for that")
+	}
+	return route{Platform: rs.outbox, status: func(id string) (messageState, bool) {
+		sentAt, ok := rs.outbox.SentAt(a.Name, id)
+		return messageState{State: string(whatsapp.Sent), UpdatedAt: sentAt}, ok
+	}}, nil
+}
+
+func (rs *routes) toWhatsApp(a account.Account) (route, error) {
+	if rs.records == nil {
+		return route{}, errors.New("sends through WhatsApp, which no account did at the start; restart for that")
+	}
+	c := cmp.Or(a.WhatsApp, rs.credentials)
+	if c == nil {
+		return route{}, errors.New("sends through WhatsApp and has no credentials: set WHATSAPP_PHONE_NUMBER_ID and WHATSAPP_ACCESS_TOKEN, or whatsapp in the accounts file")
+	}
+	p, err := whatsapp.NewPlatform(rs.client, whatsapp.Account{Name: a.Name, PhoneNumberID: c.PhoneNumberID, AccessToken: c.AccessToken, AppSecret: c.AppSecret, VerifyToken: c.VerifyToken}, rs.records, rs.log)
+	if err != nil {
+		return route{}, err
+	}
+	status := func(id string) (messageState, bool) {
+		known, ok := p.Status(id)
+		state := messageState{State: string(known.State), UpdatedAt: known.UpdatedAt.UTC()}
+		if known.Error != nil {
+			state.Error = &stateError{known.Error.Code, known.Error.Text}
+		}
+		return state, ok
+	}
+	return route{Platform: p, links: rs.links, status: status, webhook: p.ServeWebhook, problem: p.Problem}, nil
+}
+
+// of is the route of an account.
+func (rs *routes) of(account string) (route, bool) {
+	to, ok := (*rs.byAccount.Load())[account]
+	return to, ok
+}
+
+// stopStreams ends everything that would outlive a drain.
+func (rs *routes) stopStreams() {
+	if rs.outbox != nil {
+		rs.outbox.StopStreams()
+	}
+}
+
+func (rs *routes) close() {
+	_ = rs.client.Close()
+	if rs.outbox != nil {
+		_ = rs.outbox.Close()
+	}
+	if rs.records != nil {
+		_ = rs.records.Close()
+	}
 }
 
 // The smallest media that a recipient's programs open, for the printed calls.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
+	"messagesender/internal/media"
 	"messagesender/internal/message"
 )
 
@@ -24,28 +28,44 @@ type Platform interface {
 	Prepare(ctx context.Context, m message.Message) (message.Delivery, error)
 }
 
+// route is where an account's messages go.
+type route struct {
+	Platform
+	links   bool // the platform fetches media URLs itself
+	status  func(id string) (messageState, bool)
+	webhook func(w http.ResponseWriter, r *http.Request) error // nil: it takes no notifications
+	problem func() string                                      // for /readyz; empty: none is known
+}
+
 // presenceTimeout bounds one call that shows a presence. A platform that is slow
 // to show "composing" must not hold up the message.
 const presenceTimeout = 5 * time.Second
 
-// presenceSender is the Sender: it shows the presence, waits out the delay and
-// delivers.
+// presenceSender is the Sender: it brings the media here, shows the presence,
+// waits out the delay and delivers.
 type presenceSender struct {
-	platform func(account string) (Platform, error)
+	route    func(account string) (route, bool)
+	gatherer *gatherer
 	drain    *drain
 	log      *slog.Logger
 }
 
 // Send prepares m, holds it for its delay while its presence is shown, and
-// delivers it. A client that leaves, or a service that stops, before delivery
+// delivers it. Everything that can be refused is refused before the hold, so
+// that the delay is the one that was asked for. A client that leaves, or a service that stops, before delivery
 // has begun means that nothing is sent; from then on delivery is finished
 // whatever happens, because half a delivery is the one thing nobody can mend.
 func (s *presenceSender) Send(ctx context.Context, m message.Message) (string, error) {
-	platform, err := s.platform(m.Account)
+	to, ok := s.route(m.Account)
+	if !ok {
+		return "", message.NewError(message.Unavailable, "the account has no platform to send through").After(restartTime)
+	}
+	m, err := s.gatherer.gather(ctx, m, to.links)
 	if err != nil {
 		return "", err
 	}
-	delivery, err := platform.Prepare(ctx, m)
+	defer m.Close()
+	delivery, err := to.Prepare(ctx, m)
 	if err != nil {
 		return "", err
 	}
@@ -122,6 +142,114 @@ func (s *presenceSender) show(ctx context.Context, delivery message.Delivery, m 
 		return 0
 	}
 	return lasts * 4 / 5
+}
+
+// maxDownloads is how many media URLs are downloaded at once; more wait, in the
+// order in which they came.
+const maxDownloads = 64
+
+// gatherer brings the media of a message here, as it is to be sent.
+type gatherer struct {
+	fetcher   *media.Fetcher
+	encoder   *media.Encoder
+	downloads chan struct{} // holds one for each running download
+}
+
+// gather downloads the media of m, unless the platform takes links, and turns
+// a voice message into a voice note where that was asked for. The caller closes
+// the message it returns; with an error nothing of it is left.
+func (g *gatherer) gather(ctx context.Context, m message.Message, links bool) (message.Message, error) {
+	switch c := m.Content.(type) {
+	case message.File:
+		if c.Source.Blob == nil && !links {
+			blob, fetched, err := g.fetch(ctx, mediaPath, c.Source.URL, func(t media.Type) bool { return t.Is(c.Kind) }, c.Kind)
+			if err != nil {
+				return m, err
+			}
+			c.Source.Blob = blob
+			c.Name = cmp.Or(c.Name, fetched.FileName)
+		}
+		m.Content = c
+	case message.Voice:
+		if c.Source.Blob == nil && (!links || c.Encode) {
+			blob, _, err := g.fetch(ctx, audioPath, c.Source.URL, c.Takes, media.Audio)
+			if err != nil {
+				return m, err
+			}
+			c.Source.Blob = blob
+		}
+		if c.Encode && !c.Source.Blob.Type().IsOpus() {
+			blob, err := g.encode(ctx, c.Source.Blob)
+			_ = c.Source.Blob.Close() // the spool has better use for the room
+			if err != nil {
+				return m, err
+			}
+			c.Source.Blob = blob
+		}
+		m.Content = c
+	}
+	return m, nil
+}
+
+// fetch downloads what is at url, which must be of a type that fits.
+func (g *gatherer) fetch(ctx context.Context, field, url string, fits func(media.Type) bool, kind media.Kind) (*media.Blob, media.Fetched, error) {
+	select {
+	case g.downloads <- struct{}{}:
+		defer func() { <-g.downloads }()
+	case <-ctx.Done():
+		return nil, media.Fetched{}, context.Cause(ctx)
+	}
+	blob, fetched, err := g.fetcher.Fetch(ctx, url)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, fetched, context.Cause(ctx)
+		}
+		return nil, fetched, unfetched(field, err)
+	}
+	if !fits(blob.Type()) {
+		defer blob.Close()
+		return nil, fetched, message.FieldError(message.MediaTypeMismatch, field, fmt.Sprintf("is not %s: the server answered %d with %d bytes of %s, as Content-Type %q",
+			articles[kind], fetched.Status, blob.Size(), blob.Type(), fetched.ContentType))
+	}
+	return blob, fetched, nil
+}
+
+// unfetched is the answer to a download that failed.
+func unfetched(field string, err error) error {
+	if errors.Is(err, media.ErrSpoolFull) {
+		return spoolFull()
+	}
+	failed, ok := errors.AsType[*media.FetchError](err)
+	if !ok {
+		return message.NewError(message.Unavailable, "the media could not be stored; the message was not sent").After(restartTime).Because(err)
+	}
+	e := message.FieldError(message.MediaUnavailable, field, "could not be fetched: "+failed.Text).Because(failed)
+	e.Retryable = failed.Retryable
+	return e
+}
+
+func (g *gatherer) encode(ctx context.Context, in *media.Blob) (*media.Blob, error) {
+	blob, err := g.encoder.Encode(ctx, in)
+	failed, ours := errors.AsType[*media.EncodeError](err)
+	switch {
+	case err == nil:
+		return blob, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, media.ErrNoEncoder):
+		return nil, message.NewError(message.EncodingUnavailable, fmt.Sprintf("options.encoding needs ffmpeg on the server, which is not there; %s was received, and only Ogg/Opus needs no encoding", in.Type()))
+	case errors.Is(err, media.ErrSpoolFull):
+		return nil, spoolFull()
+	case ours:
+		e := message.FieldError(message.MediaUnavailable, audioPath, failed.Text).Because(failed)
+		e.Retryable = failed.Retryable
+		return nil, e
+	}
+	return nil, message.NewError(message.Unavailable, "the audio could not be stored; the message was not sent").After(restartTime).Because(err)
+}
+
+func spoolFull() *message.Error {
+	return message.NewError(message.Unavailable, "too much media is being taken in at the moment; the message was not sent").After(restartTime)
 }
 
 func shuttingDown() *message.Error {

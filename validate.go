@@ -103,7 +103,7 @@ func parse(op message.Operation, body []byte, in intake, maxDelay time.Duration)
 	case message.SendAudio:
 		encode := q.boolean("options.encoding")
 		voice := message.Voice{Source: q.source(audioPath, in), Encode: encode != nil && *encode}
-		if blob := voice.Source.Blob; blob != nil && !blob.Type().Is(media.Audio) && !(voice.Encode && blob.Type().Is(media.Video)) {
+		if blob := voice.Source.Blob; blob != nil && !voice.Takes(blob.Type()) {
 			q.mismatch(audioPath, media.Audio, blob)
 		}
 		m.Content = voice

@@ -18,11 +18,15 @@ import (
 	"time"
 )
 
-// Account is what may be known of an account outside of this package. It holds
-// no secret.
+// Account is what may be known of an account outside of this package. Its only
+// secrets are its Credentials.
 type Account struct {
-	Name   string // fit for a path segment and a log field; unique in a Set
-	Sender string // Outbox or WhatsApp; "": the process's default
+	Name     string       // fit for a path segment and a log field; unique in a Set
+	Sender   string       // Outbox or WhatsApp; "": the process's default
+	WhatsApp *Credentials // nil: the process's, if it has any
+
+	RatePerSecond float64       // most deliveries a second; 0: not paced
+	RecipientGap  time.Duration // least time between deliveries to one number; 0: none
 }
 
 // The senders an account may choose.
@@ -44,6 +48,10 @@ type Set struct {
 	byToken  map[digest]*entry
 	byKey    map[digest]*entry
 }
+
+// Accounts returns all accounts, in the order of their file. The caller may
+// change the slice.
+func (s Set) Accounts() []Account { return slices.Clone(s.accounts) }
 
 type digest [sha256.Size]byte
 
@@ -119,9 +127,8 @@ func (r *Registry) current() *Set {
 	return new(Set)
 }
 
-// Accounts returns all accounts, in the order of their file. The caller may
-// change the slice.
-func (r *Registry) Accounts() []Account { return slices.Clone(r.current().accounts) }
+// Accounts returns all accounts in force; see Set.Accounts.
+func (r *Registry) Accounts() []Account { return r.current().Accounts() }
 
 // Authenticate returns the account that token belongs to, if key is one of its
 // keys and not past its time.

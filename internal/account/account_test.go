@@ -3,6 +3,7 @@ package account
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,8 +134,8 @@ func TestKeyEndsAfterNotAfter(t *testing.T) {
 func TestAccountsAreInOrderAndTheCallersOwn(t *testing.T) {
 	r := NewRegistry(mustParse(t, twoAccounts()))
 	got := r.Accounts()
-	if want := "[{shop } {test outbox}]"; fmt.Sprint(got) != want {
-		t.Fatalf("got accounts %v, want %s", got, want)
+	if want := []Account{{Name: "shop"}, {Name: "test", Sender: Outbox}}; !slices.Equal(got, want) {
+		t.Fatalf("got accounts %v, want %v", got, want)
 	}
 	got[0].Name = "changed"
 	if again := r.Accounts(); again[0].Name != "shop" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 const (
@@ -41,13 +42,18 @@ func Load(path string) (Set, error) {
 //	  "name": "shop",
 //	  "token": "sha256:<64 hex digits>",
 //	  "keys": [{"key": "sha256:<64 hex digits>", "notAfter": "2027-01-01T00:00:00Z"}],
-//	  "sender": "outbox"
+//	  "sender": "outbox",
+//	  "whatsapp": {"phoneNumberId": "…", "accessTokenFile": "/run/secrets/…",
+//	               "appSecretFile": "…", "verifyTokenFile": "…"},
+//	  "ratePerSecond": 20, "recipientGap": "6s"
 //	}]}
 //
 // A key without notAfter has no end; one with a notAfter in the past is read and
 // matches nothing, so that a file does not become invalid by itself. Without
-// sender the process's default sends. null counts as absent. Anything else is an
-// error, also a field that is not known.
+// sender the process's default sends; without whatsapp its credentials are the
+// process's; each secret in it may also stand in the file itself (accessToken).
+// Without ratePerSecond and recipientGap nothing is paced. null counts as absent.
+// Anything else is an error, also a field that is not known.
 //
 // The error is one line about the first problem found. It names the account and
 // the field, and never repeats what could be a secret or a digest.
@@ -92,7 +98,7 @@ func (s *Set) parseAccount(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if err := f.only("name", "token", "keys", "sender"); err != nil {
+	if err := f.only("name", "token", "keys", "sender", "whatsapp", "ratePerSecond", "recipientGap"); err != nil {
 		return err
 	}
 	var a Account
@@ -117,7 +123,40 @@ func (s *Set) parseAccount(raw json.RawMessage) error {
 	if given && a.Sender != Outbox && a.Sender != WhatsApp {
 		return fmt.Errorf("sender must be %q or %q", Outbox, WhatsApp)
 	}
+	if a.WhatsApp, err = parseCredentials(f); err != nil {
+		return err
+	}
+	if err := parsePace(f, &a); err != nil {
+		return err
+	}
 	return s.add(a, token, keys)
+}
+
+// Bounds of the pace. Slower than a message an hour, or a gap longer than a
+// day, is a mistake in the unit.
+const (
+	minRate = 1.0 / 3600
+	maxRate = 10_000
+	maxGap  = 24 * time.Hour
+)
+
+func parsePace(f fields, a *Account) error {
+	if raw, given := f["ratePerSecond"]; given {
+		if json.Unmarshal(raw, &a.RatePerSecond) != nil || a.RatePerSecond < minRate || a.RatePerSecond > maxRate {
+			return fmt.Errorf("ratePerSecond must be a number from 1/3600 to %d", maxRate)
+		}
+	}
+	text, given, err := f.text("recipientGap")
+	if err != nil {
+		return err
+	}
+	if given {
+		a.RecipientGap, err = time.ParseDuration(text)
+		if err != nil || a.RecipientGap <= 0 || a.RecipientGap > maxGap {
+			return fmt.Errorf("recipientGap must be a duration such as \"6s\", at most %v", maxGap)
+		}
+	}
+	return nil
 }
 
 func parseKeys(account fields) ([]accessKey, error) {

@@ -43,9 +43,9 @@ var badFiles = map[string]struct{ file, want string }{
 	"no name":             {`{"accounts": [{@T, @K}]}`, `accounts[0]: ` + errName.Error()},
 	"secret as name":      {`{"accounts": [{"name": "CANARY", @T, @K}]}`, `accounts[0]: ` + errName.Error()},
 	"name no string":      {`{"accounts": [{"name": 1234567890.123456, @T, @K}]}`, `accounts[0]: name must be a string`},
-	"name in other case":  {`{"accounts": [{"Name": "shop", @T, @K}]}`, `accounts[0]: unknown field "Name"; the fields here are: name, token, keys, sender`},
-	"field of an account": {`{"accounts": [{"name": "shop", @T, @K, "pace": 1}]}`, `account "shop": unknown field "pace"; the fields here are: name, token, keys, sender`},
-	"secret for a field":  {`{"accounts": [{"name": "shop", @T, @K, "CANARY": 1}]}`, `account "shop": unknown field; the fields here are: name, token, keys, sender`},
+	"name in other case":  {`{"accounts": [{"Name": "shop", @T, @K}]}`, `accounts[0]: unknown field "Name"; the fields here are: name, token, keys, sender, whatsapp, ratePerSecond, recipientGap`},
+	"field of an account": {`{"accounts": [{"name": "shop", @T, @K, "pace": 1}]}`, `account "shop": unknown field "pace"; the fields here are: name, token, keys, sender, whatsapp, ratePerSecond, recipientGap`},
+	"secret for a field":  {`{"accounts": [{"name": "shop", @T, @K, "CANARY": 1}]}`, `account "shop": unknown field; the fields here are: name, token, keys, sender, whatsapp, ratePerSecond, recipientGap`},
 
 	"no token":         {`{"accounts": [{"name": "shop", @K}]}`, `account "shop": token ` + errDigestForm.Error()},
 	"plain token":      {`{"accounts": [{"name": "shop", "token": "CANARY", @K}]}`, `account "shop": token ` + errDigestForm.Error()},

@@ -12,7 +12,8 @@ const (
 	Document Kind = "document"
 )
 
-// Source is where the bytes of a message come from: exactly one of URL and Blob is set.
+// Source is where the bytes of a message come from: at least one of URL and Blob
+// is set; both: the bytes were downloaded from the URL.
 type Source struct {
 	URL  string // http or https, checked for form, otherwise as it was given
 	Blob *Blob  // bytes already here

@@ -57,28 +57,39 @@ type EncoderOptions struct {
 // Encoder makes voice notes with ffmpeg. It is safe for concurrent use.
 type Encoder struct {
 	spool   *Spool
-	program string // empty: there is none
+	program string // empty: there is none; to be read once probed is closed
+	probed  chan struct{}
 	limit   time.Duration
 	turns   chan struct{} // holds one for each running conversion
 }
 
-// NewEncoder looks for the program and asks it whether it has libopus, which
-// takes some 50 ms. Without it the Encoder is not Available, which is no error.
+// NewEncoder looks for the program and asks it whether it has libopus. That takes
+// some 50 ms, at most probeLimit, and goes on after NewEncoder has returned, until
+// it is done or ctx ends. Without the program the Encoder is not Available, which
+// is no error.
 func NewEncoder(ctx context.Context, o EncoderOptions) *Encoder {
 	atOnce := orDefault(o.AtOnce, runtime.NumCPU())
 	e := &Encoder{
-		spool: o.Spool,
-		limit: orDefault(o.Limit, defaultEncodeLimit),
-		turns: make(chan struct{}, atOnce),
+		spool:  o.Spool,
+		limit:  orDefault(o.Limit, defaultEncodeLimit),
+		turns:  make(chan struct{}, atOnce),
+		probed: make(chan struct{}),
 	}
-	if path, err := exec.LookPath(orDefault(o.Program, "ffmpeg")); err == nil && hasOpus(ctx, path) {
-		e.program = path
-	}
+	go func() {
+		defer close(e.probed)
+		if path, err := exec.LookPath(orDefault(o.Program, "ffmpeg")); err == nil && hasOpus(ctx, path) {
+			e.program = path
+		}
+	}()
 	return e
 }
 
-// Available reports whether Encode can work at all.
-func (e *Encoder) Available() bool { return e.program != "" }
+// Available reports whether Encode can work at all. Right after NewEncoder it
+// waits until that is known.
+func (e *Encoder) Available() bool {
+	<-e.probed
+	return e.program != ""
+}
 
 func hasOpus(ctx context.Context, program string) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)

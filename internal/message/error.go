@@ -93,6 +93,14 @@ func NewError(reason Reason, text string) *Error {
 	return &Error{Reason: reason, Text: text, Retryable: reasons[reason].retryable}
 }
 
+// FieldError is an Error about one field of the request, whose problem reads on
+// from the field's name: "is required".
+func FieldError(reason Reason, field, problem string) *Error {
+	e := NewError(reason, field+" "+problem)
+	e.Details = []Detail{{Field: field, Message: problem}}
+	return e
+}
+
 // Because sets what the operator reads in the log and returns e.
 func (e *Error) Because(cause error) *Error {
 	e.Cause = cause

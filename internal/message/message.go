@@ -93,6 +93,12 @@ type Voice struct {
 	Source media.Source
 }
 
+// Takes tells whether t can become this voice message: sound, or with Encode also
+// the sound of a video.
+func (v Voice) Takes(t media.Type) bool {
+	return t.Is(media.Audio) || v.Encode && t.Is(media.Video)
+}
+
 func (Text) Operation() Operation  { return SendText }
 func (File) Operation() Operation  { return SendMedia }
 func (Voice) Operation() Operation { return SendAudio }

@@ -3,13 +3,14 @@ package outbox
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"messagesender/internal/appendlog"
 )
 
 // List answers GET /outbox/messages: the account's messages that match, oldest
-// first. With wait it is held until something matches; when the time is over
+// first, or with newest only the last of them. With wait it is held until something matches; when the time is over
 // first, or StopStreams is called, the list is empty.
 func (s *Store) List(w http.ResponseWriter, r *http.Request, account string) error {
 	q, err := parseQuery(r)
@@ -48,7 +49,9 @@ func (s *Store) wait(r *http.Request, account string, list *lister) error {
 		entries, newest := s.since(account, after)
 		after = newest
 		list.entries = entries
-		err = list.next()
+		if err = list.keepNewest(); err == nil {
+			err = list.next()
+		}
 		return list.record != nil, err
 	}
 	if found, err := look(); found || err != nil || list.query.wait == 0 {
@@ -87,31 +90,64 @@ type lister struct {
 	buf     []byte
 }
 
-func (l *lister) next() error {
+func (l *lister) next() (err error) {
 	l.record = nil
-	for len(l.entries) > 0 {
+	for len(l.entries) > 0 && l.record == nil {
 		e := l.entries[0]
 		l.entries = l.entries[1:]
-		if !l.query.matchesEntry(e) {
-			continue
-		}
-		var record []byte
-		var err error
-		record, l.buf, err = l.store.read(e, l.buf)
-		if errors.Is(err, appendlog.ErrDropped) {
-			continue // evicted meanwhile
-		}
-		if err != nil {
-			return unreadable(err)
-		}
-		matches, err := l.query.matchesRecord(record)
-		if err != nil {
-			return unreadable(err)
-		}
-		if matches {
-			l.record = record
-			return nil
+		if l.record, err = l.match(e); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// match returns e's record if e matches, otherwise nil.
+func (l *lister) match(e *entry) (record []byte, err error) {
+	if !l.query.matchesEntry(e) {
+		return nil, nil
+	}
+	record, l.buf, err = l.store.read(e, l.buf)
+	if errors.Is(err, appendlog.ErrDropped) {
+		return nil, nil // evicted meanwhile
+	}
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	matches, err := l.query.matchesRecord(record)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if !matches {
+		return nil, nil
+	}
+	return record, nil
+}
+
+// keepNewest leaves of the entries those that query.newest asks for. It looks
+// from the end, so that a page of a long list costs as much as the page.
+func (l *lister) keepNewest() error {
+	if l.query.newest == 0 {
+		return nil
+	}
+	var kept []*entry
+	for _, e := range slices.Backward(l.entries) {
+		if len(kept) == l.query.newest {
+			break
+		}
+		matches := l.query.matchesEntry(e)
+		if matches && l.query.text != "" {
+			record, err := l.match(e)
+			if err != nil {
+				return err
+			}
+			matches = record != nil
+		}
+		if matches {
+			kept = append(kept, e)
+		}
+	}
+	slices.Reverse(kept)
+	l.entries = kept
 	return nil
 }

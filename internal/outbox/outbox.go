@@ -8,6 +8,7 @@
 package outbox
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -286,4 +287,19 @@ func (s *Store) removeFiles(gone []*entry) {
 
 func (s *Store) mediaPath(e *entry) string {
 	return filepath.Join(s.mediaDir, e.String())
+}
+
+// SentAt tells when a message of an account was sent; false: the account has no
+// message of that id, or no longer.
+func (s *Store) SentAt(account, messageID string) (time.Time, bool) {
+	e := s.find(account, messageID)
+	if e == nil {
+		return time.Time{}, false
+	}
+	b, _, err := s.read(e, nil)
+	var r record
+	if err != nil || json.Unmarshal(b, &r) != nil {
+		return time.Time{}, false
+	}
+	return r.SentAt, true
 }

@@ -21,13 +21,15 @@ type query struct {
 	what   string         // an operation or media type; empty: any
 	text   string         // in lower case; empty: any
 	after  uint64         // a sequence, itself excluded
+	before uint64         // a sequence, itself excluded; 0: none
 	limit  int            // 0: none
+	newest int            // of those that match, only so many of the last; 0: all
 	wait   time.Duration
 }
 
 // parseQuery reads the query of a list. An empty value counts as absent.
 func parseQuery(r *http.Request) (q query, err error) {
-	values, err := parameters(r, "number", "type", "text", "after", "limit", "wait")
+	values, err := parameters(r, "number", "type", "text", "after", "before", "limit", "newest", "wait")
 	if err != nil {
 		return query{}, err
 	}
@@ -45,10 +47,14 @@ func parseQuery(r *http.Request) (q query, err error) {
 	if q.after, err = parseAfter("after", values["after"]); err != nil {
 		return query{}, err
 	}
-	if s := values["limit"]; s != "" {
-		if q.limit, err = strconv.Atoi(s); err != nil || q.limit < 1 {
-			return query{}, invalid("limit", "must be a whole number of at least 1")
-		}
+	if q.before, err = parseAfter("before", values["before"]); err != nil {
+		return query{}, err
+	}
+	if q.limit, err = parseCount("limit", values["limit"]); err != nil {
+		return query{}, err
+	}
+	if q.newest, err = parseCount("newest", values["newest"]); err != nil {
+		return query{}, err
 	}
 	if s := values["wait"]; s != "" {
 		if q.wait, err = time.ParseDuration(s); err != nil || q.wait < 0 || q.wait > maxWait {
@@ -69,6 +75,18 @@ func parseAfter(field, s string) (sequence uint64, err error) {
 		return 0, invalid(field, "must be a messageId")
 	}
 	return i.sequence, nil
+}
+
+// parseCount reads a number of messages; empty: 0.
+func parseCount(field, s string) (int, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, invalid(field, "must be a whole number of at least 1")
+	}
+	return n, nil
 }
 
 // parameters returns the query parameters of a request, each given at most once
@@ -108,7 +126,8 @@ func (q query) isType(k kind) bool {
 
 // matchesEntry decides what can be decided without reading the record.
 func (q query) matchesEntry(e *entry) bool {
-	return (q.number == "" || q.number == e.number) &&
+	return (q.before == 0 || e.sequence < q.before) &&
+		(q.number == "" || q.number == e.number) &&
 		(q.what == "" || q.isType(kinds[e.kind]))
 }
 

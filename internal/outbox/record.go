@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"messagesender/internal/appendlog"
@@ -31,7 +32,9 @@ type record struct {
 	ContentType   string            `json:"contentType,omitempty"`
 	Size          *int64            `json:"size,omitempty"` // bytes; absent for a URL
 	SHA256        string            `json:"sha256,omitempty"`
-	SourceURL     string            `json:"sourceUrl,omitempty"`
+	DurationMS    int64             `json:"durationMs,omitempty"` // of Ogg/Opus and WAV; 0: not known
+	Voice         bool              `json:"voice,omitempty"`      // plays as a voice message: it is Ogg/Opus
+	SourceURL     string            `json:"sourceUrl,omitempty"`  // without its query, which may be a credential
 	Encoding      *bool             `json:"encoding,omitempty"`
 	RequestedAt   time.Time         `json:"requestedAt"`
 	PresenceFrom  time.Time         `json:"presenceFrom,omitzero"`
@@ -66,14 +69,20 @@ func newRecord(m message.Message, i id, presenceFrom, sentAt time.Time) record {
 	case message.Voice:
 		r.Encoding = &c.Encode
 		r.setSource(c.Source)
+		r.Voice = c.Source.Blob != nil && c.Source.Blob.Type().IsOpus()
 	}
 	return r
 }
 
 func (r *record) setSource(s media.Source) {
-	r.SourceURL = s.URL
+	r.SourceURL, _, _ = strings.Cut(s.URL, "#")
+	r.SourceURL, _, _ = strings.Cut(r.SourceURL, "?")
 	if s.Blob == nil {
 		return
+	}
+	if s.Blob.Type().Is(media.Audio) {
+		length, _ := media.Duration(s.Blob, s.Blob.Size())
+		r.DurationMS = length.Milliseconds()
 	}
 	size, sum := s.Blob.Size(), s.Blob.SHA256()
 	r.MediaURL = "messages/" + r.MessageID + "/media"
