@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"messagesender/internal/account"
+	"messagesender/internal/journal"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
 	"messagesender/internal/outbox"
@@ -49,6 +51,7 @@ type server struct {
 	openOutbox string // account whose outbox loopback may read without a key; empty: none
 	sender     Sender
 	route      func(account string) (route, bool)
+	journal    *journal.Journal
 	encoder    *media.Encoder
 	spool      *media.Spool
 	outbox     *outbox.Store // nil: no account sends into it
@@ -73,6 +76,7 @@ type exchange struct {
 	number    message.Number
 	delay     time.Duration
 	messageID string
+	replayed  string // the request that was really carried out
 	code      message.Reason
 	cause     error
 }
@@ -109,6 +113,9 @@ func (x *exchange) record(log *slog.Logger, r *http.Request, took time.Duration)
 	if x.messageID != "" {
 		attrs = append(attrs, slog.String("messageId", x.messageID))
 	}
+	if x.replayed != "" {
+		attrs = append(attrs, slog.String("replayed", x.replayed))
+	}
 	if x.code != "" {
 		attrs = append(attrs, slog.String("code", string(x.code)))
 	}
@@ -135,6 +142,7 @@ func (s *server) routes() http.Handler {
 	route("POST /message/sendMedia/{apiToken}", s.send(message.SendMedia))
 	route("POST /message/send"+s.audioWord+"Audio/{apiToken}", s.send(message.SendAudio))
 	route("GET /message/status/{apiToken}/{messageId}", s.messageStatus)
+	route("GET /message/outcome/{apiToken}", s.outcome)
 	route("GET /webhook/whatsapp/{account}", s.webhook)
 	route("POST /webhook/whatsapp/{account}", s.webhook)
 	route("GET /healthz", s.healthz)
@@ -157,7 +165,12 @@ func (s *server) observed(mux *http.ServeMux) http.Handler {
 		start := time.Now()
 		x := &exchange{ResponseWriter: w, id: rand.Text(), unread: r.Body != nil && r.Body != http.NoBody}
 		x.Header().Set("X-Request-Id", x.id)
-		if s.routed(mux, r) {
+		if r.Context().Value(overConnections{}) != nil {
+			s.answered(func(x *exchange, r *http.Request) error {
+				x.Header().Set("Connection", "close")
+				return overloaded()
+			}).ServeHTTP(x, r)
+		} else if s.routed(mux, r) {
 			mux.ServeHTTP(x, r)
 		} else {
 			unrouted.ServeHTTP(x, r)
@@ -165,6 +178,10 @@ func (s *server) observed(mux *http.ServeMux) http.Handler {
 		x.record(s.log, r, time.Since(start))
 	})
 }
+
+// overConnections marks, in a request's context, a connection beyond the limit:
+// it is told so and closed.
+type overConnections struct{}
 
 // routed tells whether r reaches a route. A path that is not clean does not: the
 // mux would redirect it, token and all.
@@ -266,7 +283,7 @@ func (s *server) fail(x *exchange, r *http.Request, err error) {
 	if details == nil {
 		details = []message.Detail{}
 	}
-	answer := failure{"error", e.Text, failureError{e.Reason, e.Retryable, x.id, details}}
+	answer := failure{"error", e.Text, failureError{e.Reason, e.Retryable, cmp.Or(x.replayed, x.id), details}}
 
 	if !x.unread {
 		s.write(x, e.Reason.Status(), answer)
@@ -350,11 +367,15 @@ func (s *server) send(op message.Operation) handler {
 			return unauthorized()
 		}
 		x.account = account.Name
-		if !s.drain.enter() {
-			return shuttingDown()
+		if err := s.drain.enter(); err != nil {
+			return err
 		}
 		defer s.drain.leave()
 		if err := checkContentType(r.Header); err != nil {
+			return err
+		}
+		key, err := idempotencyKey(r.Header)
+		if err != nil {
 			return err
 		}
 		m, err := s.receive(x, r, op)
@@ -365,14 +386,50 @@ func (s *server) send(op message.Operation) handler {
 		m.Account, m.RequestID, m.RequestedAt = account.Name, x.id, time.Now()
 		x.number, x.delay = m.Number, m.Delay
 
-		id, err := s.sender.Send(r.Context(), m)
-		if err != nil {
-			return err
+		answer := s.deliver(r.Context(), m, key)
+		if answer.Replayed {
+			x.Header().Set("Idempotent-Replayed", "true")
+			x.replayed = answer.RequestID
 		}
-		x.messageID = id
-		s.write(x, http.StatusOK, success{"success", operations[op].sent, successData{id}})
+		if answer.Err != nil {
+			return answer.Err
+		}
+		x.messageID = answer.MessageID
+		s.write(x, http.StatusOK, success{"success", operations[op].sent, successData{answer.MessageID}})
 		return nil
 	}
+}
+
+// deliver sends m, or gives the answer that its idempotency key already has.
+func (s *server) deliver(ctx context.Context, m message.Message, key string) journal.Answer {
+	if key == "" {
+		id, err := s.sender.Send(ctx, m)
+		return journal.Answer{MessageID: id, Err: err}
+	}
+	request := journal.Request{Key: journal.KeyOf(m.Account, key), Digest: m.Digest(), ID: m.RequestID}
+	return s.journal.Do(ctx, request, func(begin func() error) (string, error) {
+		m.Begin = begin
+		return s.sender.Send(ctx, m)
+	})
+}
+
+// maxKey is how long an idempotency key may be, in bytes.
+const maxKey = 255
+
+// idempotencyKey is the Idempotency-Key of a request; empty: it has none.
+func idempotencyKey(h http.Header) (string, error) {
+	keys := h.Values("Idempotency-Key")
+	if len(keys) == 0 {
+		return "", nil
+	}
+	if key := keys[0]; len(keys) == 1 && isKey(key) {
+		return key, nil
+	}
+	return "", message.FieldError(message.InvalidRequest, "Idempotency-Key", fmt.Sprintf("must be one header of 1 to %d visible ASCII characters", maxKey))
+}
+
+func isKey(key string) bool {
+	return key != "" && len(key) <= maxKey && !strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // receive reads the body once, media straight into the spool, and applies the
@@ -572,6 +629,40 @@ func (s *server) messageStatus(x *exchange, r *http.Request) error {
 	return message.NewError(message.NotFound, "there is no such message")
 }
 
+// keyOutcome is what became of an idempotency key (contract 4.1, message/outcome).
+type keyOutcome struct {
+	State     journal.State `json:"state"`
+	MessageID string        `json:"messageId,omitempty"`
+}
+
+type outcomeAnswer struct {
+	Status  string     `json:"status"`
+	Message string     `json:"message"`
+	Data    keyOutcome `json:"data"`
+}
+
+func (s *server) outcome(x *exchange, r *http.Request) error {
+	account, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
+	if !ok {
+		return unauthorized()
+	}
+	x.account = account.Name
+	key := r.URL.Query().Get("key")
+	if !isKey(key) {
+		return message.FieldError(message.InvalidRequest, "key", fmt.Sprintf("must be 1 to %d visible ASCII characters", maxKey))
+	}
+	state, id, known, err := s.journal.Outcome(journal.KeyOf(account.Name, key))
+	switch {
+	case err != nil:
+		return message.NewError(message.Unavailable, "the journal cannot be read at present").After(restartTime).Because(err)
+	case !known:
+		return message.NewError(message.NotFound, "this key was never seen, or has expired")
+	}
+	x.messageID = id
+	s.write(x, http.StatusOK, outcomeAnswer{"success", "The key is known", keyOutcome{state, id}})
+	return nil
+}
+
 // webhookTime bounds the arrival of a platform's notification.
 const webhookTime = 10 * time.Second
 
@@ -593,6 +684,7 @@ func (s *server) webhook(x *exchange, r *http.Request) error {
 type readiness struct {
 	Status   string   `json:"status"`             // "ready", "draining" or "unavailable"
 	Data     string   `json:"data"`               // "writable" or "not writable"
+	Journal  string   `json:"journal"`            // "writable" or "not writable"; then sends with a key are refused
 	Encoder  string   `json:"encoder"`            // "available" or "no ffmpeg with libopus"
 	Problems []string `json:"problems,omitempty"` // of platforms; sends through them may fail
 }
@@ -600,7 +692,11 @@ type readiness struct {
 // readyz answers 503 only while the service drains or when its data cannot be
 // written: with anything else it can still answer truthfully.
 func (s *server) readyz(x *exchange, r *http.Request) error {
-	ready, status := readiness{Status: "ready", Data: "writable", Encoder: "available"}, http.StatusOK
+	ready, status := readiness{Status: "ready", Data: "writable", Journal: "writable", Encoder: "available"}, http.StatusOK
+	if err := s.journal.Err(); err != nil {
+		ready.Journal = "not writable"
+		x.cause = err
+	}
 	if err := s.writable(); err != nil {
 		ready.Status, ready.Data, status = "unavailable", "not writable", http.StatusServiceUnavailable
 		x.cause = err

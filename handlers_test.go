@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"messagesender/internal/account"
+	"messagesender/internal/lane"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
 )
@@ -180,8 +181,10 @@ func (s *service) outboxed(query string) []map[string]any {
 	return list.Messages
 }
 
-func textBody(options string) string {
-	return `{"number":"` + canaryNumber + `","options":{` + options + `},"textMessage":{"text":"` + canaryText + `"}}`
+func textBody(options string) string { return textTo(canaryNumber, options) }
+
+func textTo(number, options string) string {
+	return `{"number":"` + number + `","options":{` + options + `},"textMessage":{"text":"` + canaryText + `"}}`
 }
 
 // TestScripts plays testdata/scripts, which read as a specification.
@@ -537,11 +540,11 @@ func newBubble(t *testing.T, platform Platform) *bubble {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	drain := newDrain()
+	drain := newDrain(1000)
 	s := &server{
 		audioWord: "WhatsApp", maxDelay: time.Hour, maxMedia: 1 << 20, accounts: account.NewRegistry(set), spool: spool,
 		writable: func() error { return nil }, drain: drain, log: log,
-		sender: &presenceSender{route: func(string) (route, bool) { return route{Platform: platform}, true }, gatherer: &gatherer{}, drain: drain, log: log},
+		sender: &presenceSender{route: func(string) (route, bool) { return route{Platform: platform}, true }, gatherer: &gatherer{}, lanes: lane.New(time.Hour), drain: drain, log: log},
 	}
 	listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
 	web := &http.Server{Handler: s.routes()}
@@ -560,7 +563,11 @@ func newBubble(t *testing.T, platform Platform) *bubble {
 
 // send posts a text with the given options and returns status and code, or the error.
 func (b *bubble) send(ctx context.Context, options string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, "POST", "http://pipe/message/sendText/"+canaryToken, strings.NewReader(textBody(options)))
+	return b.sendTo(ctx, canaryNumber, options)
+}
+
+func (b *bubble) sendTo(ctx context.Context, number, options string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://pipe/message/sendText/"+canaryToken, strings.NewReader(textTo(number, options)))
 	if err != nil {
 		return "", err
 	}
@@ -734,9 +741,9 @@ func TestDrain(t *testing.T) {
 		}
 		begin := time.Now()
 		outcomes := make(chan outcome, 2)
-		for _, delay := range []string{`"delay":5000`, `"delay":60000`} {
+		for number, delay := range map[string]string{"15550000001": `"delay":5000`, "15550000002": `"delay":60000`} {
 			go func() {
-				answer, err := b.send(t.Context(), delay)
+				answer, err := b.sendTo(t.Context(), number, delay)
 				outcomes <- outcome{fmt.Sprint(answer, err), time.Since(begin)}
 			}()
 		}
@@ -856,8 +863,8 @@ func TestThousandClientsLeave(t *testing.T) {
 	before := runtime.NumGoroutine()
 	const clients = 1000
 	conns := make([]net.Conn, clients)
-	body := textBody(`"delay":60000,"presence":"composing"`)
 	for i := range conns {
+		body := textTo(fmt.Sprint(15550000000+i), `"delay":60000,"presence":"composing"`)
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
 			t.Fatal(err)

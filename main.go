@@ -46,6 +46,9 @@ import (
 	"time"
 
 	"messagesender/internal/account"
+	"messagesender/internal/appendlog"
+	"messagesender/internal/journal"
+	"messagesender/internal/lane"
 	"messagesender/internal/media"
 	"messagesender/internal/outbox"
 	"messagesender/internal/setting"
@@ -87,7 +90,28 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if c.newAccount != "" {
 		return printNewAccount(stdout, c.newAccount)
 	}
+	if c.repair {
+		return repair(stdout, c.data)
+	}
 	return serve(ctx, c, getenv, stdout, stderr)
+}
+
+// logDirs are the places under -data that hold an append-only log.
+var logDirs = []string{"journal", "outbox/log", "whatsapp/inbound", "whatsapp/status"}
+
+// repair cuts every damaged log at its damage and keeps a copy of it.
+func repair(w io.Writer, data string) error {
+	for _, name := range logDirs {
+		done, err := appendlog.Repair(filepath.Join(data, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Fprintf(w, "%s: %s\n", name, done)
+	}
+	return nil
 }
 
 // settings is what contract 4.5 lets an operator choose.
@@ -101,6 +125,12 @@ type settings struct {
 	maxDelay        time.Duration
 	maxMedia        setting.Size
 	maxSpool        setting.Size
+	maxSends        int
+	maxConnections  int
+	maxQueueWait    time.Duration
+	keyWindow       time.Duration
+	maxKeys         int
+	repair          bool
 	allowMediaFrom  string
 	outboxMessages  int
 	outboxBytes     setting.Size
@@ -115,7 +145,8 @@ type settings struct {
 var helpGroups = []setting.Group{
 	{Title: "Service", Flags: "addr platform sender data log shutdown-grace"},
 	{Title: "Accounts", Flags: "accounts new-account"},
-	{Title: "Limits", Flags: "max-delay max-media max-spool allow-media-from"},
+	{Title: "Limits", Flags: "max-delay max-media max-spool allow-media-from max-sends max-connections max-queue-wait"},
+	{Title: "Idempotency", Flags: "idempotency-window idempotency-keys repair"},
 	{Title: "Outbox", Flags: "outbox-messages outbox-bytes"},
 	{Title: "WhatsApp", Flags: "whatsapp-url whatsapp-version whatsapp-links"},
 }
@@ -126,16 +157,22 @@ func (c *settings) flags() *flag.FlagSet {
 	c.maxMedia, c.maxSpool, c.outboxBytes = 100<<20, 1<<30, 2<<30
 	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "`host:port` to listen on; port 0: any free one")
 	f.StringVar(&c.platform, "platform", "WhatsApp", "the `word` in /message/send<Platform>Audio")
-	f.StringVar(&c.sender, "sender", account.Outbox, "where accounts send unless the accounts file says otherwise: `outbox|whatsapp`")
+	f.StringVar(&c.sender, "sender", account.Outbox, "`platform` of accounts for which the accounts file names none: outbox or whatsapp")
 	f.StringVar(&c.data, "data", "data", "`directory` for the outbox, media on its way and the first-run account")
-	f.StringVar(&c.log, "log", "text", "form of the log on standard error: `text|json`")
+	f.StringVar(&c.log, "log", "text", "`form` of the log on standard error: text or json")
 	f.DurationVar(&c.shutdownGrace, "shutdown-grace", 30*time.Second, "`duration` that holds have to end in after SIGTERM")
 	f.StringVar(&c.accounts, "accounts", "", "`file` of accounts, read again on SIGHUP")
 	f.StringVar(&c.newAccount, "new-account", "", "print a fresh key, token and accounts-file entry for `name`, and exit")
 	f.DurationVar(&c.maxDelay, "max-delay", 5*time.Minute, "longest options.delay, a `duration`")
 	f.Var(&c.maxMedia, "max-media", "largest media, a `size` in bytes or with KiB, MiB, GiB")
 	f.Var(&c.maxSpool, "max-spool", "most media held at once for requests on their way, a `size`")
-	f.StringVar(&c.allowMediaFrom, "allow-media-from", "", "what media URLs may reach besides public addresses: `HOST|HOST:PORT|CIDR,…`")
+	f.IntVar(&c.maxSends, "max-sends", 20000, "most sends at once, held ones included, a `number`; beyond it 503")
+	f.IntVar(&c.maxConnections, "max-connections", 25000, "most connections at once, a `number`; beyond it 503")
+	f.DurationVar(&c.maxQueueWait, "max-queue-wait", 2*time.Minute, "longest wait for a turn behind other messages, a `duration`; beyond it 429")
+	f.DurationVar(&c.keyWindow, "idempotency-window", 24*time.Hour, "how long an Idempotency-Key is kept, a `duration`")
+	f.IntVar(&c.maxKeys, "idempotency-keys", 1_000_000, "most keys kept, a `number`; beyond it sends with a new key get 503")
+	f.BoolVar(&c.repair, "repair", false, "cut damaged logs in -data at the damage, keep a copy of them, and exit")
+	f.StringVar(&c.allowMediaFrom, "allow-media-from", "", "what media URLs may reach besides public addresses, a `list` of HOST, HOST:PORT and CIDR with commas between")
 	f.IntVar(&c.outboxMessages, "outbox-messages", 10000, "most messages kept, a `number`; the oldest go first")
 	f.Var(&c.outboxBytes, "outbox-bytes", "most bytes kept, a `size`; the oldest messages go first")
 	f.StringVar(&c.whatsappURL, "whatsapp-url", whatsapp.DefaultBaseURL, "where the Cloud API is, a `URL`")
@@ -173,6 +210,10 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 		return c, usagef("-max-delay must not be negative")
 	case c.shutdownGrace < 0:
 		return c, usagef("-shutdown-grace must not be negative")
+	case c.maxSends < 1 || c.maxConnections < 1 || c.maxKeys < 1:
+		return c, usagef("-max-sends, -max-connections and -idempotency-keys must be at least 1")
+	case c.maxQueueWait < 0 || c.keyWindow <= 0:
+		return c, usagef("-max-queue-wait must not be negative, and -idempotency-window must be longer than 0")
 	case c.outboxMessages < 1:
 		return c, usagef("-outbox-messages must be at least 1")
 	case c.maxSpool < c.maxMedia:
@@ -236,13 +277,19 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	}
 	registry := account.NewRegistry(set)
 
+	// First, because it also keeps a second process out of the directory.
+	keys, err := journal.Open(filepath.Join(c.data, "journal"), journal.Options{Window: c.keyWindow, MaxKeys: c.maxKeys, Log: logger})
+	if err != nil {
+		return damaged(err)
+	}
+	defer keys.Close()
 	spool, err := media.OpenSpool(filepath.Join(c.data, "spool"), media.Limits{Blob: int64(c.maxMedia), Total: int64(c.maxSpool), Memory: spoolMemory})
 	if err != nil {
 		return fmt.Errorf("the media spool: %w", err)
 	}
 	routes, err := openRoutes(c, getenv, set, logger)
 	if err != nil {
-		return err
+		return damaged(err)
 	}
 	defer routes.close()
 	allow, err := media.ParseAllow(c.allowMediaFrom)
@@ -258,13 +305,14 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		}
 	}()
 
-	drain := newDrain()
+	drain := newDrain(c.maxSends)
 	s := &server{
 		audioWord: c.platform,
 		maxDelay:  c.maxDelay,
 		maxMedia:  int64(c.maxMedia),
 		accounts:  registry,
 		route:     routes.of,
+		journal:   keys,
 		encoder:   encoder,
 		spool:     spool,
 		outbox:    routes.outbox,
@@ -278,6 +326,7 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 				encoder:   encoder,
 				downloads: make(chan struct{}, maxDownloads),
 			},
+			lanes: lane.New(c.maxQueueWait),
 			drain: drain,
 			log:   logger,
 		},
@@ -298,12 +347,15 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
+	connections := &connectionLimit{most: int64(c.maxConnections)}
 	web := &http.Server{
 		Handler:                      s.routes(),
 		ReadHeaderTimeout:            readHeaderTime,
 		IdleTimeout:                  idleTime,
 		MaxHeaderBytes:               maxHeader,
 		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  connections.context,
+		ConnState:                    connections.state,
 		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true,
 	}
@@ -333,6 +385,7 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	// they are refused.
 	logger.Info("draining", "grace", c.shutdownGrace)
 	drain.begin(c.shutdownGrace)
+	keys.StopWaiting()
 	routes.stopStreams()
 	select {
 	case <-drain.idle:
@@ -349,6 +402,34 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// connectionLimit marks the connections beyond a limit, so that they can be told
+// and closed instead of taking the memory of requests.
+type connectionLimit struct {
+	most int64
+	open atomic.Int64
+}
+
+func (l *connectionLimit) context(ctx context.Context, _ net.Conn) context.Context {
+	if l.open.Add(1) > l.most {
+		return context.WithValue(ctx, overConnections{}, true)
+	}
+	return ctx
+}
+
+func (l *connectionLimit) state(_ net.Conn, state http.ConnState) {
+	if state == http.StateClosed || state == http.StateHijacked {
+		l.open.Add(-1)
+	}
+}
+
+// damaged adds the way out to the error of a damaged log.
+func damaged(err error) error {
+	if _, ok := errors.AsType[*appendlog.DamageError](err); ok {
+		return fmt.Errorf("%w; run with -repair to cut it there and keep a copy", err)
+	}
+	return err
 }
 
 // spoolMemory is how much of the spool may be in memory; small media beyond it
@@ -492,15 +573,16 @@ func openRoutes(c settings, getenv func(string) string, set account.Set, logger 
 func (rs *routes) replace(set account.Set) error {
 	byAccount := map[string]route{}
 	for _, a := range set.Accounts() {
-		var err error
+		open := rs.toWhatsApp
 		if cmp.Or(a.Sender, rs.sender) == account.Outbox {
-			byAccount[a.Name], err = rs.toOutbox(a)
-		} else {
-			byAccount[a.Name], err = rs.toWhatsApp(a)
+			open = rs.toOutbox
 		}
+		to, err := open(a)
 		if err != nil {
 			return fmt.Errorf("account %q: %w", a.Name, err)
 		}
+		to.pace = lane.Pace{PerSecond: a.RatePerSecond, RecipientGap: a.RecipientGap}
+		byAccount[a.Name] = to
 	}
 	rs.byAccount.Store(&byAccount)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"messagesender/internal/lane"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
 )
@@ -35,6 +36,7 @@ type route struct {
 	status  func(id string) (messageState, bool)
 	webhook func(w http.ResponseWriter, r *http.Request) error // nil: it takes no notifications
 	problem func() string                                      // for /readyz; empty: none is known
+	pace    lane.Pace
 }
 
 // presenceTimeout bounds one call that shows a presence. A platform that is slow
@@ -46,21 +48,29 @@ const presenceTimeout = 5 * time.Second
 type presenceSender struct {
 	route    func(account string) (route, bool)
 	gatherer *gatherer
+	lanes    *lane.Lanes
 	drain    *drain
 	log      *slog.Logger
 }
 
-// Send prepares m, holds it for its delay while its presence is shown, and
-// delivers it. Everything that can be refused is refused before the hold, so
-// that the delay is the one that was asked for. A client that leaves, or a service that stops, before delivery
-// has begun means that nothing is sent; from then on delivery is finished
-// whatever happens, because half a delivery is the one thing nobody can mend.
+// Send prepares m, waits for its turn among the messages to the same number,
+// holds it for its delay while its presence is shown, and delivers it. Everything
+// that can be refused is refused before the hold, so that the delay is the one
+// that was asked for. A client that leaves, or a service that stops, before
+// delivery has begun means that nothing is sent; from then on delivery is
+// finished whatever happens, because half a delivery is the one thing nobody can
+// mend.
 func (s *presenceSender) Send(ctx context.Context, m message.Message) (string, error) {
 	to, ok := s.route(m.Account)
 	if !ok {
 		return "", message.NewError(message.Unavailable, "the account has no platform to send through").After(restartTime)
 	}
-	m, err := s.gatherer.gather(ctx, m, to.links)
+	ticket, err := s.lanes.Enter(m.Account, string(m.Number), m.Delay, to.pace)
+	if err != nil {
+		return "", queued(err)
+	}
+	defer ticket.Leave()
+	m, err = s.gatherer.gather(ctx, m, to.links)
 	if err != nil {
 		return "", err
 	}
@@ -74,14 +84,32 @@ func (s *presenceSender) Send(ctx context.Context, m message.Message) (string, e
 			s.log.Warn("delivery not closed", "requestId", m.RequestID, "error", err)
 		}
 	}()
+	if err := ticket.Wait(ctx); err != nil {
+		return "", queued(err)
+	}
 	if err := s.hold(ctx, delivery, m); err != nil {
 		return "", err
 	}
+	if m.Begin != nil {
+		if err := m.Begin(); err != nil {
+			return "", err
+		}
+	}
 	id, err := delivery.Deliver(context.WithoutCancel(ctx))
+	ticket.Delivered()
 	if _, explained := errors.AsType[*message.Error](err); err != nil && !explained {
 		return "", message.NewError(message.DeliveryUnknown, "whether the message was sent is not known").Because(err)
 	}
 	return id, err
+}
+
+// queued is the answer to a message that had to wait too long for its turn; any
+// other end of its waiting is the client's or the service's.
+func queued(err error) error {
+	if refused, ok := errors.AsType[*lane.RefusedError](err); ok {
+		return message.NewError(message.RateLimited, refused.Error()+"; it was not sent").After(refused.RetryAfter)
+	}
+	return err
 }
 
 // hold shows the presence and returns when the delay is over, never earlier. The
@@ -89,6 +117,9 @@ func (s *presenceSender) Send(ctx context.Context, m message.Message) (string, e
 // again before it expires. That it cannot be shown is logged and otherwise
 // harmless.
 func (s *presenceSender) hold(ctx context.Context, delivery message.Delivery, m message.Message) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	var refresh time.Duration // 0: the presence need not be shown again
 	if m.Presence != message.None {
 		refresh = s.show(ctx, delivery, m, presenceTimeout)
@@ -260,9 +291,12 @@ func shuttingDown() *message.Error {
 // stops: about what a restart takes.
 const restartTime = 5 * time.Second
 
-// drain is the orderly end of the service. Once begun, no send is let in, and
-// those inside have until the deadline.
+// drain is the door of the service and its orderly end. It lets in as many sends
+// as there is room for; once it has begun, no more, and those inside have until
+// the deadline.
 type drain struct {
+	room int // sends that may be inside at a time
+
 	mu       sync.Mutex
 	active   int
 	deadline time.Time
@@ -270,20 +304,26 @@ type drain struct {
 	idle     chan struct{} // closed when it has begun and nothing is active
 }
 
-func newDrain() *drain {
-	return &drain{start: make(chan struct{}), idle: make(chan struct{})}
+func newDrain(room int) *drain {
+	return &drain{room: room, start: make(chan struct{}), idle: make(chan struct{})}
 }
 
-// enter lets one send in; false: the drain has begun. Each true is paired with
-// one leave.
-func (d *drain) enter() bool {
+// enter lets one send in, or says why not. Each nil is paired with one leave.
+func (d *drain) enter() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.deadline.IsZero() {
-		return false
+		return shuttingDown()
+	}
+	if d.active >= d.room {
+		return overloaded()
 	}
 	d.active++
-	return true
+	return nil
+}
+
+func overloaded() *message.Error {
+	return message.NewError(message.Unavailable, "the service has as much to do as it can take; the message was not sent").After(time.Second)
 }
 
 func (d *drain) leave() {

@@ -14,8 +14,7 @@ import (
 // measureText is sendText with delay 0 into the outbox, 64 keep-alive
 // connections, distinct numbers, against a handler that decodes and answers.
 func measureText(ctx context.Context, b *bench) error {
-	const connections, rounds, length = 64, 3, 3 * time.Second
-	service, err := b.startService(ctx)
+	service, err := b.startService(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -25,22 +24,51 @@ func measureText(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer floor.stop()
+	return compareText(ctx, "sendText into the outbox", service, floor, 0.5)
+}
+
+// measureWhatsApp is sendText through WhatsApp, to a stand-in of the Cloud API,
+// against a handler that forwards the same text with net/http's client.
+func measureWhatsApp(ctx context.Context, b *bench) error {
+	graph, err := b.startFloor(ctx, "graph")
+	if err != nil {
+		return err
+	}
+	defer graph.stop()
+	service, err := b.startService(ctx, []string{"WHATSAPP_PHONE_NUMBER_ID=1", "WHATSAPP_ACCESS_TOKEN=bench"},
+		"-sender", "whatsapp", "-whatsapp-url", "http://"+graph.addr)
+	if err != nil {
+		return err
+	}
+	defer service.stop()
+	floor, err := b.startFloor(ctx, "forward", "UPSTREAM=http://"+graph.addr)
+	if err != nil {
+		return err
+	}
+	defer floor.stop()
+	return compareText(ctx, "sendText through WhatsApp", service, floor, 0.9)
+}
+
+// compareText loads both with sendText in turns, over 64 keep-alive connections
+// and with distinct numbers.
+func compareText(ctx context.Context, what string, service, floor *process, aim float64) error {
+	const connections, rounds, length = 64, 3, 3 * time.Second
 	var ratios []float64
 	for range rounds {
 		bare, err := loadText(ctx, floor, connections, length)
 		if err != nil {
-			return err
+			return fmt.Errorf("bare handler: %w", err)
 		}
 		ours, err := loadText(ctx, service, connections, length)
 		if err != nil {
-			return err
+			return fmt.Errorf("service: %w", err)
 		}
 		ratios = append(ratios, ours.perSecond/bare.perSecond)
-		fmt.Printf("sendText, %d connections: service %.0f/s (p50 %v, p99 %v, CPU %v each), bare handler %.0f/s (p99 %v, CPU %v each), ratio %.2f\n",
-			connections, ours.perSecond, ours.p50, ours.p99, ours.cpu, bare.perSecond, bare.p99, bare.cpu, ours.perSecond/bare.perSecond)
+		fmt.Printf("%s, %d connections: service %.0f/s (p50 %v, p99 %v, CPU %v each), bare handler %.0f/s (p99 %v, CPU %v each), ratio %.2f\n",
+			what, connections, ours.perSecond, ours.p50, ours.p99, ours.cpu, bare.perSecond, bare.p99, bare.cpu, ours.perSecond/bare.perSecond)
 	}
 	peak, err := service.memory("VmHWM")
-	fmt.Printf("measured: sendText ratio to a bare handler %.2f (median of %d; aim 0.5), peak RSS %d MiB\n", median(ratios), rounds, peak>>20)
+	fmt.Printf("measured: %s: ratio to a bare handler %.2f (median of %d; aim %.1f), peak RSS %d MiB\n", what, median(ratios), rounds, aim, peak>>20)
 	return err
 }
 
@@ -55,7 +83,7 @@ func measureHold(ctx context.Context, b *bench) error {
 		}
 		var wait sync.WaitGroup
 		failures := make(chan error, held)
-		body := textBody(15550001234, fmt.Sprintf(`"delay":%d,"presence":"composing"`, delay.Milliseconds()))
+		options := fmt.Sprintf(`"delay":%d,"presence":"composing"`, delay.Milliseconds())
 		begin := time.Now()
 		for i := range held {
 			c, err := dial(p.addr)
@@ -64,6 +92,7 @@ func measureHold(ctx context.Context, b *bench) error {
 			}
 			wait.Go(func() {
 				defer c.conn.Close()
+				body := textBody(1_000_000_000+i, options)
 				if err := c.post("/message/sendText/"+benchToken, len(body), body); err != nil {
 					failures <- err
 				}
@@ -80,7 +109,7 @@ func measureHold(ctx context.Context, b *bench) error {
 		}
 		return float64(during-before) / held / 1024, err
 	}
-	service, err := b.startService(ctx)
+	service, err := b.startService(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -150,7 +179,7 @@ func measureBase64(ctx context.Context, b *bench) error {
 	var rates [2]float64
 	var peaks [2]int64
 	for i, start := range []func() (*process, error){
-		func() (*process, error) { return b.startService(ctx) },
+		func() (*process, error) { return b.startService(ctx, nil) },
 		func() (*process, error) { return b.startFloor(ctx, "base64") },
 	} {
 		p, err := start()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -30,13 +31,22 @@ const floorAnswer = `{"status":"success","message":"Message sent successfully","
 
 // serveFloor serves one bare handler: "text" decodes and answers, and waits if
 // there is a delay; "base64" decodes the media too, hashes it and keeps it in a
-// file, which is the work the service does, the plain way.
+// file, which is the work the service does, the plain way; "graph" stands in for
+// the Cloud API; "forward" sends each text on to the one at $UPSTREAM.
 func serveFloor(kind string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println("listening on http://" + listener.Addr().String())
+	switch kind {
+	case "graph":
+		return http.Serve(listener, http.HandlerFunc(standIn))
+	case "forward":
+		upstream := os.Getenv("UPSTREAM") + "/v25.0/1/messages"
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+		return http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forward(client, upstream, w, r) }))
+	}
 	return http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var decoded request
@@ -73,4 +83,50 @@ func keep(media string) (id string, err error) {
 	defer f.Close()
 	_, err = f.Write(content)
 	return fmt.Sprintf("%x", sum[:8]), err
+}
+
+// standIn answers as the Cloud API does.
+func standIn(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"messaging_product":"whatsapp","contacts":[{"input":"1","wa_id":"1"}],"messages":[{"id":"wamid.HBgLMTU1NTAwMDEyMzQ="}]}`)
+}
+
+// forward is the least that sends a text on with net/http.
+func forward(client *http.Client, upstream string, w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var decoded request
+	if err == nil {
+		err = json.Unmarshal(body, &decoded)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	payload, _ := json.Marshal(map[string]any{
+		"messaging_product": "whatsapp", "recipient_type": "individual", "to": decoded.Number,
+		"type": "text", "text": map[string]any{"body": decoded.TextMessage.Text},
+	})
+	out, err := http.NewRequestWithContext(r.Context(), "POST", upstream, bytes.NewReader(payload))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	out.Header.Set("Authorization", "Bearer bench")
+	out.Header.Set("Content-Type", "application/json")
+	answer, err := client.Do(out)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer answer.Body.Close()
+	var sent struct {
+		Messages []struct{ ID string }
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&sent); err != nil || len(sent.Messages) == 0 {
+		http.Error(w, "no id", http.StatusBadGateway)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, floorAnswer, sent.Messages[0].ID)
 }

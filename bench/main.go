@@ -5,7 +5,7 @@
 //	go run ./bench            all figures
 //	go run ./bench text hold  only these
 //
-// Figures: text (sendText requests/s), hold (memory of a held request), base64
+// Figures: text and whatsapp (sendText requests/s), hold (memory of a held request), base64
 // (throughput of 16 MiB media, and peak memory of eight at once).
 package main
 
@@ -29,6 +29,7 @@ type figure struct {
 
 var figures = []figure{
 	{"text", measureText},
+	{"whatsapp", measureWhatsApp},
 	{"hold", measureHold},
 	{"base64", measureBase64},
 }

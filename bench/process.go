@@ -49,24 +49,25 @@ type process struct {
 }
 
 // startService starts the service with a fresh data directory.
-func (b *bench) startService(ctx context.Context, args ...string) (*process, error) {
+func (b *bench) startService(ctx context.Context, env []string, args ...string) (*process, error) {
 	data, err := os.MkdirTemp(b.dir, "data-*")
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, b.service, append([]string{"-addr", "127.0.0.1:0", "-data", data}, args...)...)
 	cmd.Env = append(os.Environ(), "API_KEY="+benchKey, "API_TOKEN="+benchToken)
+	cmd.Env = append(cmd.Env, env...)
 	return b.start(cmd)
 }
 
 // startFloor starts one of the bare handlers of floor.go.
-func (b *bench) startFloor(ctx context.Context, kind string) (*process, error) {
+func (b *bench) startFloor(ctx context.Context, kind string, env ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, "-floor", kind)
-	cmd.Env = append(os.Environ(), "TMPDIR="+b.dir)
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+b.dir), env...)
 	return b.start(cmd)
 }
 

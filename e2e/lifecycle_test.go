@@ -107,7 +107,7 @@ func TestTermWithThousandHolds(t *testing.T) {
 			if i%2 == 1 {
 				delay = 60_000
 			}
-			answers[i], failures[i] = s.sendWith(client, "sendText", text(delay+rand.IntN(1000), fmt.Sprint(i)))
+			answers[i], failures[i] = s.sendWith(client, "sendText", textTo(fmt.Sprint(15550000000+i), delay+rand.IntN(1000), fmt.Sprint(i)))
 		})
 	}
 	time.Sleep(time.Second)
@@ -200,7 +200,7 @@ func TestKillLosesNoAcknowledgedMessage(t *testing.T) {
 			wait.Go(func() {
 				for n := 0; ; n++ {
 					content := fmt.Sprintf("%d/%d/%d", round, worker, n)
-					a, err := s.sendWith(client, "sendText", text(0, content))
+					a, err := s.sendWith(client, "sendText", textTo(fmt.Sprint(15550000000+worker), 0, content))
 					if err != nil {
 						return
 					}

@@ -159,7 +159,9 @@ func (s *service) sendWith(client *http.Client, operation string, body io.Reader
 	return a, json.NewDecoder(response.Body).Decode(&a)
 }
 
-func text(delay int, text string) io.Reader {
+func text(delay int, text string) io.Reader { return textTo(number, delay, text) }
+
+func textTo(number string, delay int, text string) io.Reader {
 	return strings.NewReader(fmt.Sprintf(`{"number":%q,"options":{"delay":%d,"presence":"composing"},"textMessage":{"text":%q}}`, number, delay, text))
 }
 
@@ -233,4 +235,12 @@ func need(t *testing.T, program string) {
 		}
 		t.Skipf("not tested, because %s is not installed", program)
 	}
+}
+
+// command is the program with the account, not started.
+func command(t *testing.T, data string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"-addr", "127.0.0.1:0", "-data", data}, args...)...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, account()...)
+	return cmd
 }

@@ -38,7 +38,7 @@ func sample() (segment []byte, payloads []string, ends []int64) {
 		if i == 30 {
 			p = make([]byte, 1100)
 		}
-		segment = appendRecord(segment, Position{1, int64(len(segment))}, p)
+		segment = appendRecord(segment, Position{1, int64(len(segment))}, 0, p)
 		payloads = append(payloads, string(p))
 		ends = append(ends, int64(len(segment)))
 	}
@@ -136,7 +136,7 @@ func TestZerosAfterTheEndAreTorn(t *testing.T) {
 func TestOneRecordInPlaceOfAnotherIsDamage(t *testing.T) {
 	b := appendHeader(nil, 1, 0)
 	for range 2 {
-		b = appendRecord(b, Position{1, int64(len(b))}, []byte("same"))
+		b = appendRecord(b, Position{1, int64(len(b))}, 0, []byte("same"))
 	}
 	copy(b[headerSize:], b[headerSize+recordSize+4:])
 	if _, f, err := scanAll(b, 1); err != nil || f == nil || f.torn {
@@ -249,11 +249,11 @@ func FuzzReplay(f *testing.F) {
 	f.Add(append(bytes.Clone(segment[:ends[2]]), kindPlain, 0xFF, 0xFF, 0xFF))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var rebuilt = appendHeader(nil, 1, 0)
-		previous, bad, err := scan(bytes.NewReader(b), int64(len(b)), 1, func(at Position, p []byte) error {
+		found, bad, err := scan(bytes.NewReader(b), int64(len(b)), 1, func(at Position, p []byte) error {
 			if at.Offset != int64(len(rebuilt)) {
 				t.Fatalf("record at %d follows %d bytes", at.Offset, len(rebuilt))
 			}
-			rebuilt = appendRecord(rebuilt, at, p)
+			rebuilt = appendRecord(rebuilt, at, 0, p)
 			return nil
 		})
 		if err != nil {
@@ -266,7 +266,7 @@ func FuzzReplay(f *testing.F) {
 		if good == 0 {
 			return
 		}
-		copy(rebuilt, appendHeader(nil, 1, previous))
+		copy(rebuilt, appendHeader(nil, 1, found.previous))
 		// The kind may differ: it depends on the payload only when we write it.
 		if len(rebuilt) != good {
 			t.Fatalf("got %d bytes of records, want the %d before the fault", len(rebuilt), good)

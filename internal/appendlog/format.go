@@ -3,6 +3,7 @@ package appendlog
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"math/bits"
 )
 
@@ -10,7 +11,7 @@ import (
 //
 //	segment = header record*
 //	header  = magic "alog" | version 4 | segment number 8 | size of the segment before 8 | CRC 4
-//	record  = kind 1 | payload length 3 | payload CRC 4 | header CRC 4 | mark 1 | payload
+//	record  = kind 1 | payload length 3 | payload CRC 4 | durable 4 | header CRC 4 | mark 1 | payload
 //
 // All CRCs are CRC-32C. The CRC of a record's header also covers the segment
 // number and the record's offset, so a record that was moved does not verify.
@@ -18,18 +19,24 @@ import (
 //
 // A disk that loses power may leave sectors of an unfinished write blank: all
 // zero. To tell such a sector from bytes that were damaged later, no sector that
-// was written may be blank by itself. Hence a record's header begins and ends
-// with a byte that is not zero, whichever sectors it straddles, and a payload
-// that has a blank sector of its own is marked with a kind of its own.
+// was written may be blank by itself, or become so by one flipped bit. Hence a
+// record's header begins and ends with a byte of several ones, whichever sectors
+// it straddles, and a payload that leaves a sector blank is marked with a kind of
+// its own.
+//
+// Sectors are written in any order, so a blank one may be followed by whole
+// records of the same unsynced write. It was torn unless one of them says that
+// the place was synced before: durable is the offset in the segment up to which
+// everything was known to be on the disk when the record was written.
 const (
 	magic      = "alog"
-	version    = 1
+	version    = 2
 	headerSize = 4 + 4 + 8 + 8 + 4
-	recordSize = 1 + 3 + 4 + 4 + 1 // without the payload
-	sectorSize = 512               // the smallest unit a disk writes; also divides 4096
+	recordSize = 1 + 3 + 4 + 4 + 4 + 1 // without the payload
+	sectorSize = 512                   // the smallest unit a disk writes; also divides 4096
 
-	kindPlain = 1    // no sector that the record overlaps is blank
-	kindBlank = 2    // the payload leaves a sector blank: blankness proves nothing
+	kindPlain = 0x33 // no sector that the record overlaps is blank
+	kindBlank = 0xCC // the payload leaves a sector blank: blankness proves nothing
 	mark      = 0xFF // ends a record's header
 )
 
@@ -61,7 +68,9 @@ func parseHeader(b []byte, number int64) (previous int64, wrong string) {
 	return int64(binary.LittleEndian.Uint64(b[16:])), ""
 }
 
-func appendRecord(b []byte, at Position, payload []byte) []byte {
+// appendRecord appends the record that stands at a place; durable is an offset in
+// the same segment, 0: nothing of it is known to be on the disk.
+func appendRecord(b []byte, at Position, durable int64, payload []byte) []byte {
 	n := len(payload)
 	kind := byte(kindPlain)
 	if leavesBlank(payload, at.Offset+recordSize) {
@@ -70,6 +79,7 @@ func appendRecord(b []byte, at Position, payload []byte) []byte {
 	start := len(b)
 	b = append(b, kind, byte(n), byte(n>>8), byte(n>>16))
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, castagnoli))
+	b = binary.LittleEndian.AppendUint32(b, uint32(min(durable, math.MaxUint32)))
 	b = binary.LittleEndian.AppendUint32(b, headerSum(b[start:], at))
 	b = append(b, mark)
 	return append(b, payload...)
@@ -77,19 +87,22 @@ func appendRecord(b []byte, at Position, payload []byte) []byte {
 
 // recordHeader is the verified header of a record.
 type recordHeader struct {
-	kind   byte
-	length int
-	sum    uint32 // of the payload
+	kind    byte
+	length  int
+	sum     uint32 // of the payload
+	durable int64
 }
 
 func parseRecord(b []byte, at Position) (h recordHeader, ok bool) {
 	h = recordHeader{
-		kind:   b[0],
-		length: int(b[1]) | int(b[2])<<8 | int(b[3])<<16,
-		sum:    binary.LittleEndian.Uint32(b[4:]),
+		kind:    b[0],
+		length:  int(b[1]) | int(b[2])<<8 | int(b[3])<<16,
+		sum:     binary.LittleEndian.Uint32(b[4:]),
+		durable: int64(binary.LittleEndian.Uint32(b[8:])),
 	}
-	ok = binary.LittleEndian.Uint32(b[8:]) == headerSum(b[:8], at) && b[12] == mark &&
-		(h.kind == kindPlain || h.kind == kindBlank) && h.length <= MaxRecord
+	// The cheap comparisons first: scan tries every place behind a fault.
+	ok = (h.kind == kindPlain || h.kind == kindBlank) && b[recordSize-1] == mark && h.length <= MaxRecord &&
+		binary.LittleEndian.Uint32(b[12:]) == headerSum(b[:12], at)
 	return h, ok
 }
 
@@ -97,19 +110,26 @@ func (h recordHeader) verifies(payload []byte) bool {
 	return crc32.Checksum(payload, castagnoli) == h.sum
 }
 
-// headerSum is the CRC of a record's first 8 bytes, begun with the place they
+// headerSum is the CRC of a record's first 12 bytes, begun with the place they
 // stand at. Places give different sums while offset and segment number need no
 // more than 32 bits together, and beyond that nearly always.
-func headerSum(first8 []byte, at Position) uint32 {
+func headerSum(first12 []byte, at Position) uint32 {
 	place := uint32(at.Offset) ^ bits.Reverse32(uint32(at.Segment))
-	return crc32.Update(place, castagnoli, first8)
+	return crc32.Update(place, castagnoli, first12)
 }
 
 // leavesBlank reports whether a payload that starts at offset leaves its part of
-// a sector all zero. The sector that it shares with its header never is.
+// a sector all zero, or one flipped bit away from it. The sector that it shares
+// with its header never is.
 func leavesBlank(payload []byte, offset int64) bool {
 	for skip := (sectorSize - offset%sectorSize) % sectorSize; skip < int64(len(payload)); skip += sectorSize {
-		if blank(payload[skip:min(skip+sectorSize, int64(len(payload)))]) {
+		ones := 0
+		for _, c := range payload[skip:min(skip+sectorSize, int64(len(payload)))] {
+			if ones += bits.OnesCount8(c); ones > 1 {
+				break
+			}
+		}
+		if ones <= 1 {
 			return true
 		}
 	}

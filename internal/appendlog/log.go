@@ -6,15 +6,18 @@
 // was interrupted, or it is refused: every truncation and every flipped bit is
 // noticed, and damage in the middle is never skipped.
 //
-// Append survives the end of the process, not the loss of power. Only a segment
-// that is complete is synced, before the next one begins, so that nothing but
-// the last segment can be torn.
+// Append survives the end of the process; Sync makes it survive a loss of power
+// too. A segment that is complete is synced in any case, before the next one
+// begins, so that nothing but the last segment can be torn. A torn tail never
+// holds a record that was synced: where one is missing although later records
+// prove that it was on the disk, the log is damaged. That the last synced
+// records of all were blanked, or cut off, cannot be told from a torn tail; no
+// loss of power does that.
 package appendlog
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
@@ -23,11 +26,16 @@ import (
 // Position is where a record stands. Later records have greater positions.
 type Position struct{ Segment, Offset int64 }
 
+func (p Position) before(q Position) bool {
+	return p.Segment < q.Segment || (p.Segment == q.Segment && p.Offset < q.Offset)
+}
+
 // Options of a log.
 type Options struct {
 	// SegmentSize is the size in bytes at which a segment is complete; 0: 32 MiB.
 	// A single Append that is larger makes a larger segment.
 	SegmentSize int64
+	Disk        Disk // nil: the operating system's
 }
 
 const defaultSegmentSize = 32 << 20
@@ -41,6 +49,8 @@ type DamageError struct {
 	Segment string // path of the file
 	Offset  int64  // of the first byte that is not as it was written
 	What    string
+
+	number int64 // of the segment
 }
 
 func (e *DamageError) Error() string {
@@ -58,48 +68,47 @@ var (
 
 // Log is an open log. Its methods may be called concurrently.
 type Log struct {
-	dir         *os.File // also holds the lock
+	path        string
+	dir         Dir // also holds the lock
 	segmentSize int64
-	open        func(name string, flag int, perm os.FileMode) (file, error)
 
-	appending sync.Mutex // held while writing, so that reading need not wait for it
-	buf       []byte     // guarded by appending
-	broken    error      // guarded by appending; set: no append can be trusted any more
+	// appending is full while somebody writes, so that reading need not wait for
+	// it. It is not a Mutex because it is held during an fsync, which a test with
+	// simulated time must be able to wait for.
+	appending chan struct{}
+	buf       []byte // guarded by appending
+
+	dropping sync.Mutex // held while removing segments
 
 	mu       sync.RWMutex
-	segments []segment // numbered without a gap; the last one is appended to
-	total    int64     // bytes of all segments
+	segments []segment     // numbered without a gap; the last one is appended to
+	total    int64         // bytes of all segments
+	durable  Position      // everything before it is on the disk
+	broken   error         // set: no append can be trusted any more
+	syncing  chan struct{} // closed when the fsync that runs has ended; nil: none runs
+	syncs    int64
 }
 
 type segment struct {
 	number int64
 	size   int64
-	file   file
-}
-
-// file is what a log needs of an os.File; tests put failing disks in its place.
-type file interface {
-	io.ReaderAt
-	io.WriterAt
-	io.Closer
-	Truncate(size int64) error
-	Sync() error
-	Stat() (os.FileInfo, error)
+	file   File
 }
 
 // begin makes a new last segment.
 func (l *Log) begin(number, previous int64) error {
-	path := l.path(number)
-	f, err := l.open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := l.dir.Create(name(number))
 	if err != nil {
 		return err
 	}
 	if _, err = f.WriteAt(appendHeader(nil, number, previous), 0); err == nil {
-		err = l.dir.Sync()
+		if err = l.dir.Sync(); err != nil {
+			l.fail(lost(err))
+		}
 	}
 	if err != nil {
 		f.Close()
-		return errors.Join(err, os.Remove(path))
+		return errors.Join(err, l.dir.Remove(name(number)))
 	}
 	l.add(segment{number, headerSize, f})
 	return nil
@@ -131,13 +140,22 @@ func (l *Log) last() (segment, error) {
 	return l.segments[len(l.segments)-1], nil
 }
 
+// known is the place up to which everything is on the disk.
+func (l *Log) known() Position {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.durable
+}
+
 // Append adds records with one write and returns their positions. Either all of
 // them are in the log or, after an error, none. Payloads are not kept.
+//
+// After an error for want of room the log goes on when there is room again.
 func (l *Log) Append(payloads ...[]byte) ([]Position, error) {
-	l.appending.Lock()
-	defer l.appending.Unlock()
-	if l.broken != nil {
-		return nil, l.broken
+	l.appending <- struct{}{}
+	defer func() { <-l.appending }()
+	if err := l.Err(); err != nil {
+		return nil, err
 	}
 	var size int64
 	for _, p := range payloads {
@@ -155,18 +173,27 @@ func (l *Log) Append(payloads ...[]byte) ([]Position, error) {
 			return nil, err
 		}
 	}
+	var durable int64
+	if known := l.known(); known.Segment == s.number {
+		durable = known.Offset
+	}
 	positions := make([]Position, len(payloads))
 	b := slices.Grow(l.buf[:0], int(size))
 	for i, p := range payloads {
 		positions[i] = Position{s.number, s.size + int64(len(b))}
-		b = appendRecord(b, positions[i], p)
+		b = appendRecord(b, positions[i], durable, p)
 	}
 	if cap(b) <= keepBuffer {
 		l.buf = b
 	}
 	if _, err := s.file.WriteAt(b, s.size); err != nil {
-		if undo := s.file.Truncate(s.size); undo != nil {
-			l.broken = fmt.Errorf("the log ends in an unfinished write: %w", undo)
+		// Synced, or what was half written could come back after a loss of power.
+		undo := s.file.Truncate(s.size)
+		if undo == nil {
+			undo = s.file.Sync()
+		}
+		if undo != nil {
+			l.fail(fmt.Errorf("the log ends in an unfinished write: %w", undo))
 		}
 		return nil, err
 	}
@@ -177,10 +204,12 @@ func (l *Log) Append(payloads ...[]byte) ([]Position, error) {
 // rotate completes segment s and begins the next.
 func (l *Log) rotate(s segment) (segment, error) {
 	if err := s.file.Sync(); err != nil {
-		// What a failed fsync left unwritten is not known, nor does asking again tell.
-		l.broken = fmt.Errorf("the log may have lost records: %w", err)
+		l.fail(lost(err))
 		return segment{}, err
 	}
+	l.mu.Lock()
+	l.durable = Position{s.number, s.size}
+	l.mu.Unlock()
 	if err := l.begin(s.number+1, s.size); err != nil {
 		return segment{}, err
 	}
@@ -201,7 +230,7 @@ func (l *Log) ReadAt(pos Position, buf []byte) ([]byte, error) {
 	if s.file == nil {
 		return nil, ErrDropped
 	}
-	damaged := &DamageError{l.path(pos.Segment), pos.Offset, "a record does not verify"}
+	damaged := &DamageError{l.file(pos.Segment), pos.Offset, "a record does not verify", pos.Segment}
 	var head [recordSize]byte
 	if pos.Offset < headerSize || pos.Offset+recordSize > s.size {
 		return nil, damaged
@@ -224,7 +253,7 @@ func (l *Log) ReadAt(pos Position, buf []byte) ([]byte, error) {
 }
 
 // readFull reads all of b; a file closed meanwhile was dropped.
-func readFull(f file, b []byte, offset int64) error {
+func readFull(f File, b []byte, offset int64) error {
 	n, err := f.ReadAt(b, offset)
 	switch {
 	case n == len(b):
@@ -233,24 +262,6 @@ func readFull(f file, b []byte, offset int64) error {
 		return ErrDropped
 	}
 	return err
-}
-
-// Drop removes the segments that lie entirely before pos. The segment that is
-// appended to always stays.
-func (l *Log) Drop(before Position) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	// Oldest first: if it stops half way, no gap is left.
-	for len(l.segments) > 1 && l.segments[0].number < before.Segment {
-		s := l.segments[0]
-		if err := os.Remove(l.path(s.number)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		s.file.Close() // read or synced before: there is nothing left that could fail to be written
-		l.segments = slices.Delete(l.segments, 0, 1)
-		l.total -= s.size
-	}
-	return nil
 }
 
 // End is where the next record will stand, unless it begins a segment.
@@ -273,8 +284,8 @@ func (l *Log) Size() int64 {
 
 // Close gives the log free for another process. It may be called twice.
 func (l *Log) Close() error {
-	l.appending.Lock()
-	defer l.appending.Unlock()
+	l.appending <- struct{}{}
+	defer func() { <-l.appending }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error

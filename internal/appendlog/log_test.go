@@ -193,31 +193,53 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 // disk fails on demand, after having written half.
-type disk struct {
-	*os.File
-	write, truncate, sync *error
+type disk struct{ write, truncate, sync error }
+
+type failingDir struct {
+	Dir
+	disk *disk
 }
 
-func (d disk) WriteAt(b []byte, off int64) (int, error) {
-	if *d.write != nil {
-		n, _ := d.File.WriteAt(b[:len(b)/2], off)
-		return n, *d.write
-	}
-	return d.File.WriteAt(b, off)
+type failingFile struct {
+	File
+	disk *disk
 }
 
-func (d disk) Truncate(n int64) error {
-	if *d.truncate != nil {
-		return *d.truncate
-	}
-	return d.File.Truncate(n)
+func (d *disk) OpenDir(path string) (Dir, error) {
+	dir, err := osDisk{}.OpenDir(path)
+	return failingDir{dir, d}, err
 }
 
-func (d disk) Sync() error {
-	if *d.sync != nil {
-		return *d.sync
+func (d failingDir) Create(name string) (File, error) {
+	f, err := d.Dir.Create(name)
+	return failingFile{f, d.disk}, err
+}
+
+func (d failingDir) Open(name string) (File, error) {
+	f, err := d.Dir.Open(name)
+	return failingFile{f, d.disk}, err
+}
+
+func (f failingFile) WriteAt(b []byte, off int64) (int, error) {
+	if f.disk.write != nil {
+		n, _ := f.File.WriteAt(b[:len(b)/2], off)
+		return n, f.disk.write
 	}
-	return d.File.Sync()
+	return f.File.WriteAt(b, off)
+}
+
+func (f failingFile) Truncate(n int64) error {
+	if f.disk.truncate != nil {
+		return f.disk.truncate
+	}
+	return f.File.Truncate(n)
+}
+
+func (f failingFile) Sync() error {
+	if f.disk.sync != nil {
+		return f.disk.sync
+	}
+	return f.File.Sync()
 }
 
 func TestFailingDisk(t *testing.T) {
@@ -235,17 +257,14 @@ func TestFailingDisk(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			var write, truncate, sync error
-			l, _, err := open(dir, Options{SegmentSize: test.segmentSize}, nil, func(name string, flag int, perm os.FileMode) (file, error) {
-				f, err := os.OpenFile(name, flag, perm)
-				return disk{f, &write, &truncate, &sync}, err
-			})
+			var d disk
+			l, _, err := Open(dir, Options{SegmentSize: test.segmentSize, Disk: &d}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := []string{string(bytes.Repeat([]byte("a"), 60))}
 			mustAppend(t, l, []byte(want[0]))
-			write, truncate, sync = test.write, test.truncate, test.sync
+			d = disk{test.write, test.truncate, test.sync}
 			size := l.Size()
 			for range 2 {
 				if _, err := l.Append(bytes.Repeat([]byte("b"), 60)); !errors.Is(err, full) {
@@ -255,7 +274,7 @@ func TestFailingDisk(t *testing.T) {
 			if l.Size() != size {
 				t.Errorf("size after a failed append: got %d, want %d", l.Size(), size)
 			}
-			write, truncate, sync = nil, nil, nil
+			d = disk{}
 			_, err = l.Append([]byte("c"))
 			if recovered := err == nil; recovered != test.recovers {
 				t.Errorf("append after the disk is well again: got %v, want success %v", err, test.recovers)

@@ -12,61 +12,90 @@ type fault struct {
 	torn   bool // it is what an interrupted write leaves behind
 }
 
+// summary is what the intact part of a segment says.
+type summary struct {
+	previous int64 // size of the segment before
+	durable  int64 // the offset up to which the segment is known to be on the disk
+}
+
 // scan calls found for every record of a segment, in order, up to the first
 // fault. The payload is only valid during the call. An error is of reading, or
 // of found; a fault is none.
-func scan(r io.ReaderAt, size, number int64, found func(Position, []byte) error) (previous int64, f *fault, err error) {
+func scan(r io.ReaderAt, size, number int64, found func(Position, []byte) error) (s summary, f *fault, err error) {
 	w := window{r: r, size: size}
+	defer func() {
+		if f != nil && f.torn && err == nil {
+			err = w.disprove(f, number)
+		}
+	}()
 	if size < headerSize {
-		return 0, &fault{0, "the segment's header is incomplete", true}, nil
+		return s, &fault{0, "the segment's header is incomplete", true}, nil
 	}
 	b, err := w.bytes(0, headerSize)
 	if err != nil {
-		return 0, nil, err
+		return s, nil, err
 	}
-	previous, wrong := parseHeader(b, number)
-	if wrong != "" {
+	var wrong string
+	if s.previous, wrong = parseHeader(b, number); wrong != "" {
 		torn, err := w.anyBlank(0, headerSize)
-		return 0, &fault{0, wrong, torn}, err
+		return s, &fault{0, wrong, torn}, err
 	}
 	for at := (Position{number, headerSize}); at.Offset < size; {
-		length, f, err := w.record(at, found)
+		h, f, err := w.record(at, found)
 		if f != nil || err != nil {
-			return previous, f, err
+			return s, f, err
 		}
-		at.Offset += recordSize + int64(length)
+		s.durable = max(s.durable, h.durable)
+		at.Offset += recordSize + int64(h.length)
 	}
-	return previous, nil, nil
+	return s, nil, nil
 }
 
 // record verifies the record at a place and hands its payload to found.
-func (w *window) record(at Position, found func(Position, []byte) error) (length int, f *fault, err error) {
+func (w *window) record(at Position, found func(Position, []byte) error) (h recordHeader, f *fault, err error) {
 	if w.size-at.Offset < recordSize {
-		return 0, &fault{at.Offset, "a record's header is incomplete", true}, nil
+		return h, &fault{at.Offset, "a record's header is incomplete", true}, nil
 	}
 	b, err := w.bytes(at.Offset, recordSize)
 	if err != nil {
-		return 0, nil, err
+		return h, nil, err
 	}
 	h, ok := parseRecord(b, at)
 	if !ok {
 		torn, err := w.anyBlank(at.Offset, at.Offset+recordSize)
-		return 0, &fault{at.Offset, "a record's header does not verify", torn}, err
+		return h, &fault{at.Offset, "a record's header does not verify", torn}, err
 	}
 	start := at.Offset + recordSize
 	end := start + int64(h.length)
 	if end > w.size {
-		return 0, &fault{at.Offset, "a record is incomplete", true}, nil
+		return h, &fault{at.Offset, "a record is incomplete", true}, nil
 	}
 	payload, err := w.bytes(start, h.length)
 	if err != nil {
-		return 0, nil, err
+		return h, nil, err
 	}
 	if !h.verifies(payload) {
 		torn, err := w.anyBlank(at.Offset, end)
-		return 0, &fault{at.Offset, "a record's payload does not verify", torn && h.kind == kindPlain}, err
+		return h, &fault{at.Offset, "a record's payload does not verify", torn && h.kind == kindPlain}, err
 	}
-	return h.length, nil, found(at, payload)
+	return h, nil, found(at, payload)
+}
+
+// disprove looks behind a fault for a record that was written when the place of
+// the fault had been synced already: then nothing was torn there.
+func (w *window) disprove(f *fault, number int64) error {
+	for at := (Position{number, f.offset + 1}); at.Offset+recordSize <= w.size; at.Offset++ {
+		b, err := w.bytes(at.Offset, recordSize)
+		if err != nil {
+			return err
+		}
+		if h, ok := parseRecord(b, at); ok && h.durable > f.offset {
+			f.torn = false
+			f.what += ", though it was synced"
+			return nil
+		}
+	}
+	return nil
 }
 
 // window reads a segment front to back through one buffer, which never grows

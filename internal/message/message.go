@@ -4,7 +4,11 @@ package message
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"io"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"messagesender/internal/media"
@@ -19,6 +23,50 @@ type Message struct {
 	Delay       time.Duration // how long to hold before delivery; 0: deliver at once
 	Content     Content       // Text, File or Voice
 	RequestedAt time.Time     // when the request was completely read
+
+	// Begin records that delivery begins. It is called right before the message is
+	// handed to the platform, which must not happen if it fails. Nil: nobody
+	// wants to know.
+	Begin func() error
+}
+
+// Digest identifies what was asked for, however it was written: two requests
+// with the same one ask for the same message. Media counts by its content, a
+// URL as text.
+func (m Message) Digest() [sha256.Size]byte {
+	h := sha256.New()
+	// Each part is preceded by its length, so that no two lists of parts are alike.
+	part := func(p string) {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
+		io.WriteString(h, p)
+	}
+	source := func(s media.Source) {
+		part(s.URL)
+		if s.Blob != nil {
+			sum := s.Blob.SHA256()
+			part(string(sum[:]))
+		}
+	}
+	part(string(m.Content.Operation()))
+	part(string(m.Number))
+	part(string(m.Presence))
+	part(m.Delay.String())
+	switch c := m.Content.(type) {
+	case Text:
+		part(c.Body)
+		if c.LinkPreview != nil {
+			part(strconv.FormatBool(*c.LinkPreview))
+		}
+	case File:
+		part(string(c.Kind))
+		part(c.Name)
+		part(c.Caption)
+		source(c.Source)
+	case Voice:
+		part(strconv.FormatBool(c.Encode))
+		source(c.Source)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // Close frees the media that m still owns. It may be called at any time after
