@@ -134,6 +134,8 @@ type settings struct {
 	allowMediaFrom  string
 	outboxMessages  int
 	outboxBytes     setting.Size
+	outboxLatency   time.Duration
+	outboxFailures  string
 	whatsappURL     string
 	whatsappVersion string
 	whatsappLinks   bool
@@ -147,7 +149,7 @@ var helpGroups = []setting.Group{
 	{Title: "Accounts", Flags: "accounts new-account"},
 	{Title: "Limits", Flags: "max-delay max-media max-spool allow-media-from max-sends max-connections max-queue-wait"},
 	{Title: "Idempotency", Flags: "idempotency-window idempotency-keys repair"},
-	{Title: "Outbox", Flags: "outbox-messages outbox-bytes"},
+	{Title: "Outbox", Flags: "outbox-messages outbox-bytes outbox-latency outbox-failures"},
 	{Title: "WhatsApp", Flags: "whatsapp-url whatsapp-version whatsapp-links"},
 }
 
@@ -175,6 +177,8 @@ func (c *settings) flags() *flag.FlagSet {
 	f.StringVar(&c.allowMediaFrom, "allow-media-from", "", "what media URLs may reach besides public addresses, a `list` of HOST, HOST:PORT and CIDR with commas between")
 	f.IntVar(&c.outboxMessages, "outbox-messages", 10000, "most messages kept, a `number`; the oldest go first")
 	f.Var(&c.outboxBytes, "outbox-bytes", "most bytes kept, a `size`; the oldest messages go first")
+	f.DurationVar(&c.outboxLatency, "outbox-latency", 0, "`duration` that every delivery into the outbox takes")
+	f.StringVar(&c.outboxFailures, "outbox-failures", "", "deliveries that fail by chance, a `list` of CODE=RATE and seed=NUMBER with commas between")
 	f.StringVar(&c.whatsappURL, "whatsapp-url", whatsapp.DefaultBaseURL, "where the Cloud API is, a `URL`")
 	f.StringVar(&c.whatsappVersion, "whatsapp-version", whatsapp.DefaultVersion, "`version` of the Cloud API")
 	f.BoolVar(&c.whatsappLinks, "whatsapp-links", false, "pass media URLs on instead of downloading and uploading")
@@ -193,11 +197,16 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 	}
 	_, _, badAddr := net.SplitHostPort(c.addr)
 	_, badAllow := media.ParseAllow(c.allowMediaFrom)
+	_, badFailures := outbox.ParseFaults(c.outboxFailures, c.outboxLatency)
 	switch {
 	case badAddr != nil:
 		return c, usagef("-addr must be host:port, not %q", c.addr)
 	case badAllow != nil:
 		return c, usagef("-allow-media-from: %w", badAllow)
+	case badFailures != nil:
+		return c, usagef("-outbox-failures: %w", badFailures)
+	case c.outboxLatency < 0 || c.outboxLatency > time.Minute:
+		return c, usagef("-outbox-latency must be from 0 to 1m")
 	case !platformForm.MatchString(c.platform):
 		return c, usagef("-platform must be letters and digits, not %q", c.platform)
 	case c.sender != account.Outbox && c.sender != account.WhatsApp:
@@ -550,7 +559,7 @@ func openRoutes(c settings, getenv func(string) string, set account.Set, logger 
 		switch cmp.Or(a.Sender, c.sender) {
 		case account.Outbox:
 			if rs.outbox == nil {
-				rs.outbox, err = outbox.Open(outbox.Options{Dir: filepath.Join(c.data, "outbox"), MaxMessages: c.outboxMessages, MaxBytes: int64(c.outboxBytes), Log: logger})
+				rs.outbox, err = openOutbox(c, logger)
 			}
 		case account.WhatsApp:
 			if rs.records == nil {
@@ -567,6 +576,16 @@ func openRoutes(c settings, getenv func(string) string, set account.Set, logger 
 		return nil, usageError{err}
 	}
 	return rs, nil
+}
+
+func openOutbox(c settings, logger *slog.Logger) (*outbox.Store, error) {
+	faults, err := outbox.ParseFaults(c.outboxFailures, c.outboxLatency)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return outbox.Open(outbox.Options{
+		Dir: filepath.Join(c.data, "outbox"), MaxMessages: c.outboxMessages, MaxBytes: int64(c.outboxBytes), Log: logger, Faults: faults,
+	})
 }
 
 // replace makes the routes of a new set of accounts, all or none.

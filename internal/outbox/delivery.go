@@ -31,6 +31,7 @@ type delivery struct {
 	source  media.Source // of the message's content, if it has one
 	entry   *entry
 	shown   *presence // nil: not shown yet
+	fault   fault
 }
 
 // Prepare refuses with platform_limit what the store could not keep.
@@ -67,6 +68,10 @@ func (s *Store) Prepare(_ context.Context, m message.Message) (message.Delivery,
 				"the outbox takes media of at most %d bytes, this has %d", s.maxBytes/2, e.media))
 		}
 	}
+	d.fault = s.faults.of(m.Number)
+	if d.fault.early {
+		return nil, d.fault.err()
+	}
 	rand.Read(e.random[:])
 	d.entry = e
 	return d, nil
@@ -91,10 +96,24 @@ func (d *delivery) ShowPresence(context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// Deliver stores the message and returns its messageId. It does not look at the
-// context: storing takes no time worth giving up for, and is not left half done.
-// An error means that nothing was stored.
-func (d *delivery) Deliver(context.Context) (string, error) {
+// Deliver stores the message and returns its messageId, or fails as it was asked
+// to. Any other error means that nothing was stored.
+func (d *delivery) Deliver(ctx context.Context) (string, error) {
+	d.fault.wait(ctx, d.store.faults.Latency)
+	asked := d.fault.err()
+	if asked != nil && !d.fault.arrives {
+		return "", asked
+	}
+	id, err := d.keep()
+	if err == nil && asked != nil {
+		return "", asked
+	}
+	return id, err
+}
+
+// keep stores the message. It does not look at a context: storing takes no time
+// worth giving up for, and is not left half done.
+func (d *delivery) keep() (string, error) {
 	p := &pending{entry: d.entry, shown: d.shown}
 	var presenceFrom time.Time
 	if d.shown != nil {

@@ -29,6 +29,7 @@ type Options struct {
 	MaxMessages int          // of all accounts together; 0: 10,000
 	MaxBytes    int64        // of records and media on disk, of all accounts together; 0: 2 GiB
 	Log         *slog.Logger // nil: nothing is logged
+	Faults      *Faults      // nil: only reserved numbers fail
 }
 
 const (
@@ -45,6 +46,7 @@ type Store struct {
 	logger      *slog.Logger
 	log         *appendlog.Log
 	crossOrigin *http.CrossOriginProtection
+	faults      *Faults
 
 	queueing sync.Mutex
 	queue    []*pending // messages that wait to be written
@@ -85,8 +87,12 @@ func Open(o Options) (*Store, error) {
 		mediaDir:    filepath.Join(o.Dir, "media"),
 		logger:      o.Log,
 		crossOrigin: http.NewCrossOriginProtection(),
+		faults:      o.Faults,
 		accounts:    map[string]*account{},
 		stop:        make(chan struct{}),
+	}
+	if s.faults == nil {
+		s.faults = new(Faults)
 	}
 	if s.maxMessages == 0 {
 		s.maxMessages = defaultMaxMessages
