@@ -165,6 +165,7 @@ func (s *server) observed(mux *http.ServeMux) http.Handler {
 		start := time.Now()
 		x := &exchange{ResponseWriter: w, id: rand.Text(), unread: r.Body != nil && r.Body != http.NoBody}
 		x.Header().Set("X-Request-Id", x.id)
+		defer func() { x.record(s.log, r, time.Since(start)) }() // also of an answer that was broken off
 		if r.Context().Value(overConnections{}) != nil {
 			s.answered(func(x *exchange, r *http.Request) error {
 				x.Header().Set("Connection", "close")
@@ -175,7 +176,6 @@ func (s *server) observed(mux *http.ServeMux) http.Handler {
 		} else {
 			unrouted.ServeHTTP(x, r)
 		}
-		x.record(s.log, r, time.Since(start))
 	})
 }
 

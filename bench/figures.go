@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -129,6 +130,77 @@ func measureHold(ctx context.Context, b *bench) error {
 	}
 	fmt.Printf("measured: %d requests held: service %.1f KiB each, bare handler %.1f KiB each, ratio %.2f (aim at most 1.25)\n", held, ours, bare, ours/bare)
 	return nil
+}
+
+// measureOverload asks for ten times as much as the service may take: 100 sends
+// at once that are held for a second each, so 100 a second.
+func measureOverload(ctx context.Context, b *bench) error {
+	const room, hold, factor, length = 100, time.Second, 10, 8 * time.Second
+	service, err := b.startService(ctx, nil, "-max-sends", fmt.Sprint(room))
+	if err != nil {
+		return err
+	}
+	defer service.stop()
+	var (
+		wait       sync.WaitGroup
+		mu         sync.Mutex
+		sent, lost int
+		refusals   []time.Duration
+	)
+	idle := make(chan *client, 2*room*factor)
+	ticker := time.NewTicker(hold / (room * factor))
+	defer ticker.Stop()
+	begin := time.Now()
+	for n := 0; time.Since(begin) < length; n++ {
+		<-ticker.C
+		body := textBody(1_000_000_000+n, fmt.Sprintf(`"delay":%d`, hold.Milliseconds()))
+		wait.Go(func() {
+			var c *client
+			select {
+			case c = <-idle:
+			default:
+				var err error
+				if c, err = dial(service.addr); err != nil {
+					mu.Lock()
+					lost++
+					mu.Unlock()
+					return
+				}
+			}
+			start := time.Now()
+			err := c.post("/message/sendText/"+benchToken, len(body), body)
+			took := time.Since(start)
+			mu.Lock()
+			defer mu.Unlock()
+			refused := errors.Is(err, errStatus)
+			switch {
+			case err == nil:
+				sent++
+			case refused:
+				refusals = append(refusals, took)
+			default:
+				lost++
+				c.conn.Close()
+				return
+			}
+			select {
+			case idle <- c:
+			default:
+				c.conn.Close()
+			}
+		})
+	}
+	wait.Wait()
+	took := time.Since(begin)
+	slices.Sort(refusals)
+	peak, err := service.memory("VmHWM")
+	if len(refusals) == 0 {
+		return errors.New("nothing was refused")
+	}
+	goodput := float64(sent) / took.Seconds() / (room / hold.Seconds())
+	fmt.Printf("measured: overload at %d times capacity: goodput %.2f of capacity (aim 0.9), %d refused with p99 %v (aim under 10ms), %d without an answer, peak RSS %d MiB\n",
+		factor, goodput, len(refusals), refusals[len(refusals)*99/100], lost, peak>>20)
+	return err
 }
 
 // measureBase64 sends 16 MiB of media as Base64, one after another and eight at

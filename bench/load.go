@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 )
+
+// errStatus is any answer but a 200.
+var errStatus = errors.New("the answer is")
 
 // client is one keep-alive connection that does as little as a client can, so
 // that on a small machine it is the server that is measured.
@@ -60,7 +64,7 @@ func (c *client) post(path string, head int, body ...[]byte) error {
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(answer.Body)
-		return fmt.Errorf("%s: %s", answer.Status, text)
+		return fmt.Errorf("%w %s: %s", errStatus, answer.Status, text)
 	}
 	_, err = io.Copy(io.Discard, answer.Body)
 	return err

@@ -5,7 +5,8 @@
 //	go run ./bench            all figures
 //	go run ./bench text hold  only these
 //
-// Figures: text and whatsapp (sendText requests/s), hold (memory of a held request), base64
+// Figures: text and whatsapp (sendText requests/s), hold (memory of a held request), overload
+// (goodput and refusals at ten times capacity), base64
 // (throughput of 16 MiB media, and peak memory of eight at once).
 package main
 
@@ -31,6 +32,7 @@ var figures = []figure{
 	{"text", measureText},
 	{"whatsapp", measureWhatsApp},
 	{"hold", measureHold},
+	{"overload", measureOverload},
 	{"base64", measureBase64},
 }
 
