@@ -7,12 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"messagesender/internal/account"
 	"messagesender/internal/lane"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
+	"messagesender/internal/outbox"
+	"messagesender/internal/whatsapp"
 )
 
 // Sender sends one message, once, and returns the platform's identifier for it.
@@ -37,6 +42,138 @@ type route struct {
 	webhook func(w http.ResponseWriter, r *http.Request) error // nil: it takes no notifications
 	problem func() string                                      // for /readyz; empty: none is known
 	pace    lane.Pace
+}
+
+// routes knows where the messages of each account go.
+type routes struct {
+	sender      string               // the default
+	credentials *account.Credentials // of accounts that have none of their own; nil: none
+	outbox      *outbox.Store        // nil: no account sends into it
+	client      *whatsapp.Client
+	links       bool
+	records     *whatsapp.Records // nil: no account sends through WhatsApp
+	log         *slog.Logger
+
+	byAccount atomic.Pointer[map[string]route]
+}
+
+// openRoutes opens what the accounts of set send through, and no more.
+func openRoutes(c settings, getenv func(string) string, set account.Set, logger *slog.Logger) (*routes, error) {
+	credentials, err := account.EnvironmentCredentials(getenv)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	client, err := whatsapp.NewClient(whatsapp.Settings{BaseURL: c.whatsappURL, Version: c.whatsappVersion, UserAgent: userAgent, Links: c.whatsappLinks})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	rs := &routes{sender: c.sender, credentials: credentials, client: client, links: c.whatsappLinks, log: logger}
+	for _, a := range set.Accounts() {
+		switch cmp.Or(a.Sender, c.sender) {
+		case account.Outbox:
+			if rs.outbox == nil {
+				rs.outbox, err = openOutbox(c, logger)
+			}
+		case account.WhatsApp:
+			if rs.records == nil {
+				rs.records, err = whatsapp.OpenRecords(filepath.Join(c.data, "whatsapp"), logger)
+			}
+		}
+		if err != nil {
+			rs.close()
+			return nil, err
+		}
+	}
+	if err := rs.replace(set); err != nil {
+		rs.close()
+		return nil, usageError{err}
+	}
+	return rs, nil
+}
+
+func openOutbox(c settings, logger *slog.Logger) (*outbox.Store, error) {
+	faults, err := outbox.ParseFaults(c.outboxFailures, c.outboxLatency)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return outbox.Open(outbox.Options{
+		Dir: filepath.Join(c.data, "outbox"), MaxMessages: c.outboxMessages, MaxBytes: int64(c.outboxBytes), Log: logger, Faults: faults,
+	})
+}
+
+// replace makes the routes of a new set of accounts, all or none.
+func (rs *routes) replace(set account.Set) error {
+	byAccount := map[string]route{}
+	for _, a := range set.Accounts() {
+		open := rs.toWhatsApp
+		if cmp.Or(a.Sender, rs.sender) == account.Outbox {
+			open = rs.toOutbox
+		}
+		to, err := open(a)
+		if err != nil {
+			return fmt.Errorf("account %q: %w", a.Name, err)
+		}
+		to.pace = lane.Pace{PerSecond: a.RatePerSecond, RecipientGap: a.RecipientGap}
+		byAccount[a.Name] = to
+	}
+	rs.byAccount.Store(&byAccount)
+	return nil
+}
+
+func (rs *routes) toOutbox(a account.Account) (route, error) {
+	if rs.outbox == nil {
+		return route{}, errors.New("sends into the outbox, which no account did at the start; restart for that")
+	}
+	return route{Platform: rs.outbox, status: func(id string) (messageState, bool) {
+		sentAt, ok := rs.outbox.SentAt(a.Name, id)
+		return messageState{State: string(whatsapp.Sent), UpdatedAt: sentAt}, ok
+	}}, nil
+}
+
+func (rs *routes) toWhatsApp(a account.Account) (route, error) {
+	if rs.records == nil {
+		return route{}, errors.New("sends through WhatsApp, which no account did at the start; restart for that")
+	}
+	c := cmp.Or(a.WhatsApp, rs.credentials)
+	if c == nil {
+		return route{}, errors.New("sends through WhatsApp and has no credentials: set WHATSAPP_PHONE_NUMBER_ID and WHATSAPP_ACCESS_TOKEN, or whatsapp in the accounts file")
+	}
+	p, err := whatsapp.NewPlatform(rs.client, whatsapp.Account{Name: a.Name, PhoneNumberID: c.PhoneNumberID, AccessToken: c.AccessToken, AppSecret: c.AppSecret, VerifyToken: c.VerifyToken}, rs.records, rs.log)
+	if err != nil {
+		return route{}, err
+	}
+	status := func(id string) (messageState, bool) {
+		known, ok := p.Status(id)
+		state := messageState{State: string(known.State), UpdatedAt: known.UpdatedAt.UTC()}
+		if known.Error != nil {
+			state.Error = &stateError{known.Error.Code, known.Error.Text}
+		}
+		return state, ok
+	}
+	return route{Platform: p, links: rs.links, status: status, webhook: p.ServeWebhook, problem: p.Problem}, nil
+}
+
+// of is the route of an account.
+func (rs *routes) of(account string) (route, bool) {
+	to, ok := (*rs.byAccount.Load())[account]
+	return to, ok
+}
+
+// stopStreams ends everything that would outlive a drain.
+func (rs *routes) stopStreams() {
+	if rs.outbox != nil {
+		rs.outbox.StopStreams()
+	}
+}
+
+func (rs *routes) close() {
+	_ = rs.client.Close()
+	if rs.outbox != nil {
+		_ = rs.outbox.Close()
+	}
+	if rs.records != nil {
+		_ = rs.records.Close()
+	}
 }
 
 // presenceTimeout bounds one call that shows a presence. A platform that is slow

@@ -94,6 +94,34 @@ func TestEveryFlippedBitIsDamage(t *testing.T) {
 	}
 }
 
+// A sector that one bit keeps from being blank must not be taken for one that
+// was never written.
+func TestFlippedBitThatBlanksASectorIsDamage(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		fill int // payload of the record before
+		last []byte
+	}{
+		{"the kind alone at the end of a sector", sectorSize - headerSize - recordSize - 1, []byte("x")},
+		{"one bit of payload alone in a sector", 0, append(make([]byte, sectorSize-headerSize-2*recordSize), 1)},
+		{"one bit of payload in the middle", 0, append(make([]byte, sectorSize), append([]byte{0x80}, make([]byte, 2*sectorSize)...)...)},
+	} {
+		b := appendHeader(nil, 1, 0)
+		b = appendRecord(b, Position{1, int64(len(b))}, 0, make([]byte, test.fill))
+		start := len(b)
+		b = appendRecord(b, Position{1, int64(len(b))}, 0, test.last)
+		for n := start; n < len(b); n++ {
+			for bit := range 8 {
+				b[n] ^= 1 << bit
+				if _, f, err := scanAll(b, 1); err != nil || f == nil || f.torn {
+					t.Errorf("%s: bit %d of byte %d flipped: got %+v, %v, want damage", test.name, bit, n, f, err)
+				}
+				b[n] ^= 1 << bit
+			}
+		}
+	}
+}
+
 func TestBlankSectors(t *testing.T) {
 	segment, payloads, ends := sample()
 	for start := 0; start < len(segment); start += sectorSize {

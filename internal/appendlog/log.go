@@ -18,6 +18,7 @@ package appendlog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -72,13 +73,11 @@ type Log struct {
 	dir         Dir // also holds the lock
 	segmentSize int64
 
-	// appending is full while somebody writes, so that reading need not wait for
+	// appending is full while somebody writes or removes, so that reading need not wait for
 	// it. It is not a Mutex because it is held during an fsync, which a test with
 	// simulated time must be able to wait for.
 	appending chan struct{}
 	buf       []byte // guarded by appending
-
-	dropping sync.Mutex // held while removing segments
 
 	mu       sync.RWMutex
 	segments []segment     // numbered without a gap; the last one is appended to
@@ -262,6 +261,36 @@ func readFull(f File, b []byte, offset int64) error {
 		return ErrDropped
 	}
 	return err
+}
+
+// Drop removes the segments that lie entirely before pos. The segment that is
+// appended to always stays.
+func (l *Log) Drop(before Position) error {
+	l.appending <- struct{}{} // also keeps Close away
+	defer func() { <-l.appending }()
+	// Oldest first, and each removal durable before the next: whatever interrupts
+	// it, no gap is left.
+	for {
+		l.mu.RLock()
+		if len(l.segments) < 2 || l.segments[0].number >= before.Segment {
+			l.mu.RUnlock()
+			return nil
+		}
+		s := l.segments[0]
+		l.mu.RUnlock()
+		if err := l.dir.Remove(name(s.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := l.dir.Sync(); err != nil {
+			l.fail(lost(err))
+			return err
+		}
+		l.mu.Lock()
+		l.segments = slices.Delete(l.segments, 0, 1)
+		l.total -= s.size
+		l.mu.Unlock()
+		s.file.Close() // synced when it was completed: nothing is left that could fail to be written
+	}
 }
 
 // End is where the next record will stand, unless it begins a segment.

@@ -3,7 +3,6 @@ package appendlog
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 )
 
@@ -123,36 +122,4 @@ func (l *Log) Syncs() int64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.syncs
-}
-
-// Drop removes the segments that lie entirely before pos. The segment that is
-// appended to always stays.
-func (l *Log) Drop(before Position) error {
-	l.dropping.Lock()
-	defer l.dropping.Unlock()
-	// Oldest first, and each removal durable before the next: whatever interrupts
-	// it, no gap is left.
-	for {
-		l.mu.RLock()
-		if len(l.segments) < 2 || l.segments[0].number >= before.Segment {
-			l.mu.RUnlock()
-			return nil
-		}
-		s := l.segments[0]
-		l.mu.RUnlock()
-		if err := l.dir.Remove(name(s.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := l.dir.Sync(); err != nil {
-			l.fail(lost(err))
-			return err
-		}
-		l.mu.Lock()
-		if len(l.segments) > 0 { // not closed meanwhile
-			l.segments = l.segments[1:]
-			l.total -= s.size
-		}
-		l.mu.Unlock()
-		s.file.Close() // synced when it was completed: nothing is left that could fail to be written
-	}
 }

@@ -44,13 +44,16 @@ func (j *Journal) Do(ctx context.Context, r Request, send Send) Answer {
 		case f != nil:
 			return j.lead(ctx, f, r, send)
 		}
-		a, err := j.read(r.Key, e)
+		first, err := j.read(r.Key, e)
 		switch {
 		case errors.Is(err, appendlog.ErrDropped):
 			continue // it has expired meanwhile
 		case err != nil:
 			return Answer{RequestID: r.ID, Err: unavailable("the answer to this key cannot be read at present", err)}
+		case first.request != r.Digest:
+			return Answer{RequestID: r.ID, Err: reused()}
 		}
+		a := first.answer()
 		a.Replayed = true
 		return a
 	}
@@ -59,7 +62,7 @@ func (j *Journal) Do(ctx context.Context, r Request, send Send) Answer {
 // flight is a send that runs.
 type flight struct {
 	key     Key
-	request [16]byte
+	request [32]byte
 	waiting list.List     // of *waiter, in the order in which they came
 	done    chan struct{} // closed when answer is there
 	answer  Answer
@@ -73,12 +76,11 @@ type waiter struct {
 // enter finds out how a request is to be answered: f and w to wait, f alone to
 // send, neither to replay e.
 func (j *Journal) enter(r Request) (f *flight, w *waiter, e entry, err error) {
-	request := [16]byte(r.Digest[:16])
 	now := time.Now().UnixMilli()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if f := j.running[r.Key]; f != nil {
-		if f.request != request {
+		if f.request != r.Digest {
 			return nil, nil, entry{}, reused()
 		}
 		select {
@@ -91,9 +93,6 @@ func (j *Journal) enter(r Request) (f *flight, w *waiter, e entry, err error) {
 		return f, w, entry{}, nil
 	}
 	if e, ok := j.keys.get(r.Key, now); ok {
-		if e.request != request {
-			return nil, nil, entry{}, reused()
-		}
 		return nil, nil, e, nil
 	}
 	if err := j.log.Err(); err != nil {
@@ -103,7 +102,7 @@ func (j *Journal) enter(r Request) (f *flight, w *waiter, e entry, err error) {
 	if len(j.keys.entries)+len(j.running) >= j.maxKeys {
 		return nil, nil, entry{}, unavailable("too many idempotency keys are in use", nil)
 	}
-	f = &flight{key: r.Key, request: request, done: make(chan struct{})}
+	f = &flight{key: r.Key, request: r.Digest, done: make(chan struct{})}
 	j.running[r.Key] = f
 	return f, nil, entry{}, nil
 }
@@ -215,7 +214,7 @@ func (j *Journal) conclude(f *flight, c *claim, a Answer) Answer {
 		j.keys.put(r, at)
 		delete(j.unwritten, f.key)
 		if writing != nil {
-			j.unwritten[f.key] = a
+			j.unwritten[f.key] = r
 		}
 	} else {
 		delete(j.keys.entries, f.key) // an expired one of the same key

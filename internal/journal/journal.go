@@ -32,7 +32,7 @@ type Options struct {
 	// which is set forward ends it early.
 	Window time.Duration
 	// MaxKeys is how many keys are kept at a time, those of sends that run
-	// included; 0: 1,000,000. A key takes about 110 bytes of memory. Beyond it,
+	// included; 0: 1,000,000. A key takes 80 to 150 bytes of memory. Beyond it,
 	// new keys are refused.
 	MaxKeys     int
 	SegmentSize int64          // in bytes, less than 4 GiB; 0: 8 MiB
@@ -56,7 +56,7 @@ func KeyOf(account, key string) Key {
 // Request is a send with a key.
 type Request struct {
 	Key    Key
-	Digest [32]byte // of all that makes the request this one; the first 16 bytes are kept
+	Digest [32]byte // of all that makes the request this one
 	ID     string   // of the HTTP request
 }
 
@@ -79,9 +79,9 @@ type Journal struct {
 	mu      sync.Mutex // never held while the disk is waited for
 	keys    keys
 	running map[Key]*flight
-	// unwritten holds the answers whose end could not be written. After a restart
-	// their keys are unknown.
-	unwritten map[Key]Answer
+	// unwritten holds the ends that could not be written. After a restart their
+	// keys are unknown.
+	unwritten map[Key]record
 }
 
 // Open opens the journal in dir, which is made if it is not there. A damaged one
@@ -108,7 +108,7 @@ func Open(dir string, o Options) (*Journal, error) {
 		stop:      sync.OnceFunc(func() { close(stopped) }),
 		keys:      keys{window: o.Window.Milliseconds(), entries: map[Key]entry{}},
 		running:   map[Key]*flight{},
-		unwritten: map[Key]Answer{},
+		unwritten: map[Key]record{},
 	}
 	log, cut, err := appendlog.Open(dir, appendlog.Options{SegmentSize: o.SegmentSize, Disk: o.Disk}, j.replay)
 	if err != nil {
@@ -190,14 +190,14 @@ func (j *Journal) Outcome(key Key) (state State, messageID string, ok bool, err 
 	case !stored:
 		return "", "", false, nil
 	}
-	a, err := j.read(key, e)
+	r, err := j.read(key, e)
 	if errors.Is(err, appendlog.ErrDropped) {
 		return "", "", false, nil // expired meanwhile
 	}
 	if err != nil {
 		return "", "", false, err
 	}
-	return a.state(), a.MessageID, true, nil
+	return r.answer().state(), r.messageID, true, nil
 }
 
 func (a Answer) state() State {
@@ -212,30 +212,19 @@ func (a Answer) state() State {
 	return NotSent
 }
 
-// read returns the stored answer of an entry.
-func (j *Journal) read(key Key, e entry) (Answer, error) {
+// read returns the record of an entry.
+func (j *Journal) read(key Key, e entry) (record, error) {
 	j.mu.Lock()
-	a, ok := j.unwritten[key]
+	r, ok := j.unwritten[key]
 	j.mu.Unlock()
 	if ok {
-		return a, nil
+		return r, nil
 	}
 	payload, err := j.log.ReadAt(e.position(), nil)
 	if err != nil {
-		return Answer{}, err
+		return record{}, err
 	}
-	r, err := decode(payload)
-	if err != nil {
-		return Answer{}, err
-	}
-	a = Answer{RequestID: r.requestID, MessageID: r.messageID}
-	switch {
-	case r.kind == begin:
-		a.Err = unknown(errors.New("the service ended while the message was being delivered"))
-	case r.failure != nil:
-		a.Err = r.failure
-	}
-	return a, nil
+	return decode(payload)
 }
 
 // write makes a record durable.

@@ -1,11 +1,14 @@
 package journal
 
-import "messagesender/internal/appendlog"
+import (
+	"slices"
 
-// entry is what memory holds of a key whose answer is known or lost. The answer
-// stays on the disk.
+	"messagesender/internal/appendlog"
+)
+
+// entry is what memory holds of a key whose answer is known or lost. The answer,
+// and the digest of the request, stay on the disk.
 type entry struct {
-	request [16]byte
 	at      int64  // of the record, in milliseconds since 1970
 	segment uint32 // where the record stands: an end, or a begin that has none
 	offset  uint32
@@ -28,22 +31,22 @@ type age struct{ segment, newest int64 }
 
 // put adds or replaces the entry of the record at a place.
 func (k *keys) put(r record, at appendlog.Position) {
-	k.entries[r.key] = entry{r.request, r.at, uint32(at.Segment), uint32(at.Offset)}
+	k.entries[r.key] = entry{r.at, uint32(at.Segment), uint32(at.Offset)}
 	k.queue.push(item{r.key, r.at})
 }
 
 // written notes that a record stands in a segment.
 func (k *keys) written(r record, at appendlog.Position) {
-	if n := len(k.segments); n > 0 && k.segments[n-1].segment >= at.Segment {
-		// Appends may be noted in another order than they were made.
-		for i := range k.segments {
-			if k.segments[i].segment == at.Segment {
-				k.segments[i].newest = max(k.segments[i].newest, r.at)
-			}
-		}
+	// From the back: appends may be noted in another order than they were made.
+	i := len(k.segments)
+	for i > 0 && k.segments[i-1].segment > at.Segment {
+		i--
+	}
+	if i == 0 || k.segments[i-1].segment < at.Segment {
+		k.segments = slices.Insert(k.segments, i, age{at.Segment, r.at})
 		return
 	}
-	k.segments = append(k.segments, age{at.Segment, r.at})
+	k.segments[i-1].newest = max(k.segments[i-1].newest, r.at)
 }
 
 // expired tells whether more than the window has passed since at.

@@ -11,7 +11,7 @@ import (
 // A record of the log, integers little endian, strings and lists led by their
 // length as a varint:
 //
-//	begin    = 1 | key 16 | request 16 | time 8 | request id
+//	begin    = 1 | key 16 | request 32 | time 8 | request id
 //	end      = 2 | the same | message id | reason | text | details
 //	not sent = 3 | the same
 //
@@ -26,12 +26,12 @@ const (
 	notSent kind = 3
 )
 
-const fixedSize = 1 + 16 + 16 + 8
+const fixedSize = 1 + 16 + 32 + 8
 
 type record struct {
 	kind      kind
 	key       Key
-	request   [16]byte
+	request   [32]byte
 	at        int64
 	requestID string
 	messageID string
@@ -66,6 +66,18 @@ func (r record) encode() []byte {
 	return b
 }
 
+// answer is what a record says to a request with its key.
+func (r record) answer() Answer {
+	a := Answer{RequestID: r.requestID, MessageID: r.messageID}
+	switch {
+	case r.kind == begin:
+		a.Err = unknown(errors.New("the service ended while the message was being delivered"))
+	case r.failure != nil:
+		a.Err = r.failure
+	}
+	return a
+}
+
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -78,7 +90,7 @@ func decodeFixed(b []byte) (r record, rest []byte, err error) {
 	r.kind = kind(b[0])
 	copy(r.key[:], b[1:])
 	copy(r.request[:], b[17:])
-	r.at = int64(binary.LittleEndian.Uint64(b[33:]))
+	r.at = int64(binary.LittleEndian.Uint64(b[49:]))
 	return r, b[fixedSize:], nil
 }
 

@@ -121,6 +121,20 @@ func (d *Disk) Contents(name string) []byte {
 	return slices.Clone(d.names[name].data)
 }
 
+// SetContents replaces a file that is there by bytes that are durable.
+func (d *Disk) SetContents(name string, b []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*d.names[name] = file{slices.Clone(b), map[int64][][]byte{}, []int64{int64(len(b))}}
+}
+
+// Names returns the names of all files that processes see, sorted.
+func (d *Disk) Names() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.names))
+}
+
 // sync runs one sync: begin and end are called under the lock, with time passing
 // between them.
 func (d *Disk) sync(life int, begin func(), end func(ok bool)) error {
