@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"messagesender/internal/account"
+	"messagesender/internal/body"
 	"messagesender/internal/journal"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
@@ -30,16 +30,8 @@ import (
 
 // Limits of what a client may make the service do.
 const (
-	maxTextBody = 256 << 10 // bytes of a request body, its media apart
-
-	// A body has bodyGrace plus the time it takes at minBodyRate to arrive.
-	bodyGrace   = 30 * time.Second
-	minBodyRate = 64 << 10 // bytes a second
-
-	writeTime  = 30 * time.Second // for one answer, or one piece of a stream
-	drainBytes = 256 << 20        // of a refused body read after the answer
-	drainTime  = 10 * time.Second
-	drainPause = 2 * time.Second // a client silent for this long has stopped sending
+	maxTextBody = 256 << 10        // bytes of a request body, its media apart
+	writeTime   = 30 * time.Second // for one answer
 )
 
 // server is the API: it turns HTTP requests into calls of a Sender.
@@ -300,23 +292,9 @@ func (s *server) fail(x *exchange, r *http.Request, err error) {
 	s.write(x, e.Reason.Status(), answer)
 	_ = control.Flush()
 	if drained {
-		drainBody(control, r.Body)
+		body.Drain(r.Body, control)
 	} else {
 		_ = control.SetReadDeadline(time.Now()) // net/http is not to wait for it either
-	}
-}
-
-// drainBody reads what is left of a refused body, within drainBytes and drainTime.
-func drainBody(control *http.ResponseController, body io.Reader) {
-	buffer := make([]byte, 32<<10)
-	end := time.Now().Add(drainTime)
-	for left := int64(drainBytes); left > 0 && time.Now().Before(end); {
-		_ = control.SetReadDeadline(time.Now().Add(drainPause))
-		n, err := body.Read(buffer)
-		if err != nil {
-			return
-		}
-		left -= int64(n)
 	}
 }
 
@@ -335,15 +313,15 @@ func explain(err error) *message.Error {
 
 // write writes an answer as JSON, whole or not at all.
 func (s *server) write(x *exchange, status int, answer any) {
-	body, err := json.Marshal(answer)
+	text, err := json.Marshal(answer)
 	if err != nil { // an answer is plain data: this cannot be
 		panic(err)
 	}
 	_ = http.NewResponseController(x).SetWriteDeadline(time.Now().Add(writeTime))
 	x.Header().Set("Content-Type", "application/json")
-	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	x.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	x.WriteHeader(status)
-	_, _ = x.Write(body) // a client that is gone cannot be told
+	_, _ = x.Write(text) // a client that is gone cannot be told
 }
 
 // operation is what differs between the three operations.
@@ -448,13 +426,13 @@ func (s *server) receive(x *exchange, r *http.Request, op message.Operation) (me
 		return message.Message{}, unreadable(op, &strictjson.TooLargeError{Limit: options.MaxBody, What: "body"})
 	}
 	x.begun = true
-	control := http.NewResponseController(x)
-	read, err := strictjson.Object(&pacedReader{body: r.Body, control: control, start: time.Now()}, options)
+	arriving := body.NewReader(r.Body, http.NewResponseController(x))
+	read, err := strictjson.Object(arriving, options)
 	if err != nil {
 		return message.Message{}, unreadable(op, err)
 	}
 	x.unread = false
-	_ = control.SetReadDeadline(time.Time{}) // a hold may be longer than any body takes
+	arriving.Done()
 
 	var in intake
 	if read.Diverted {
@@ -470,22 +448,6 @@ func (s *server) receive(x *exchange, r *http.Request, op message.Operation) (me
 		return message.Message{}, problem
 	}
 	return m, nil
-}
-
-// pacedReader ends a body that does not arrive at a reasonable rate.
-type pacedReader struct {
-	body    io.Reader
-	control *http.ResponseController
-	start   time.Time
-	bytes   int64
-}
-
-func (p *pacedReader) Read(b []byte) (int, error) {
-	due := p.start.Add(bodyGrace + time.Duration(p.bytes)*time.Second/minBodyRate)
-	_ = p.control.SetReadDeadline(due) // a transport without deadlines is a test's
-	n, err := p.body.Read(b)
-	p.bytes += int64(n)
-	return n, err
 }
 
 // unreadable is the answer to a body that cannot be read or taken in.
