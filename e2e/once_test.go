@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -479,5 +480,94 @@ func TestDamagedJournal(t *testing.T) {
 	s = start(t, data, account())
 	if k := s.keyed("0", "x", 0); k.Status != 200 || !k.replayed {
 		t.Errorf("a key before the damage: got %+v, want its answer again", k)
+	}
+}
+
+// SIGTERM with holds, lanes and keys in play: everybody is answered, and nothing
+// is sent for those who were told that it is not.
+func TestTermWithLanesAndKeys(t *testing.T) {
+	const numbers, each = 200, 5
+	s := start(t, filepath.Join(t.TempDir(), "data"), account(), "-shutdown-grace", "2s")
+	client := manyConnections()
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	told := map[string]keyed{}
+	for n := range numbers {
+		for i := range each {
+			wait.Go(func() {
+				text := fmt.Sprintf("%d/%d", n, i)
+				// Every other request has a twin with the same key, which waits for it.
+				idempotencyKey := fmt.Sprintf("%d/%d", n, i/2*2)
+				if i%2 == 1 {
+					text = idempotencyKey
+				}
+				k, err := sendKeyed(t.Context(), client, s.url, idempotencyKey, fmt.Sprint(15550000000+n), text, 300+100*(n%20))
+				if err != nil {
+					t.Errorf("%s got no whole answer: %v", text, err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if k.Status == 200 || told[text].Status == 0 {
+					told[text] = k
+				}
+			})
+		}
+	}
+	time.Sleep(1200 * time.Millisecond)
+	s.signal(syscall.SIGTERM)
+	wait.Wait()
+	if got := s.wait(); got != 0 {
+		t.Errorf("got exit status %d, want 0", got)
+	}
+	s = start(t, s.data, account())
+	there := map[string]int{}
+	for _, m := range s.outbox() {
+		there[m.Text]++
+	}
+	statuses := map[int]int{}
+	for text, k := range told {
+		statuses[k.Status]++
+		switch {
+		case there[text] > 1:
+			t.Errorf("%s was sent %d times", text, there[text])
+		case k.Status == 200 && there[text] == 0:
+			t.Errorf("%s was told sent and is not there", text)
+		case k.Status == 503 && there[text] > 0:
+			t.Errorf("%s was told %s and is there", text, k.Error.Code)
+		case k.Status != 200 && k.Status != 503 && k.Status != 409:
+			t.Errorf("%s got %+v", text, k)
+		}
+	}
+	t.Logf("measured: SIGTERM with %d sends in lanes and with keys: %v", numbers*each, statuses)
+}
+
+// A number whose message is held must not delay the others.
+func TestStalledNumberDelaysNoOther(t *testing.T) {
+	s := start(t, filepath.Join(t.TempDir(), "data"), account())
+	client := manyConnections()
+	p99 := func() time.Duration {
+		var took []time.Duration
+		for i := range 1000 {
+			begin := time.Now()
+			if a, err := s.sendWith(client, "sendText", textTo(fmt.Sprint(15560000000+i), 0, "x")); err != nil || a.Status != 200 {
+				t.Fatalf("got %+v %v, want 200", a, err)
+			}
+			took = append(took, time.Since(begin))
+		}
+		slices.Sort(took)
+		return took[len(took)*99/100]
+	}
+	alone := p99()
+	stalled, leave := context.WithCancel(t.Context())
+	defer leave()
+	for i := range 33 {
+		go sendKeyed(stalled, client, s.url, fmt.Sprint(i), number, "x", 60_000)
+	}
+	time.Sleep(300 * time.Millisecond)
+	beside := p99()
+	t.Logf("measured: p99 of a send %v, beside a number with 33 that are stalled %v", alone, beside)
+	if beside > alone+time.Second {
+		t.Errorf("p99 went from %v to %v", alone, beside)
 	}
 }
