@@ -423,13 +423,13 @@ func (s *server) receive(x *exchange, r *http.Request, op message.Operation) (me
 		options.MaxBody += s.maxMedia / 3 * 4 * 2
 	}
 	if r.ContentLength > options.MaxBody {
-		return message.Message{}, unreadable(op, &strictjson.TooLargeError{Limit: options.MaxBody, What: "body"})
+		return message.Message{}, s.unreadable(op, &strictjson.TooLargeError{Limit: options.MaxBody, What: "body"})
 	}
 	x.begun = true
 	arriving := body.NewReader(r.Body, http.NewResponseController(x))
 	read, err := strictjson.Object(arriving, options)
 	if err != nil {
-		return message.Message{}, unreadable(op, err)
+		return message.Message{}, s.unreadable(op, err)
 	}
 	x.unread = false
 	arriving.Done()
@@ -451,12 +451,16 @@ func (s *server) receive(x *exchange, r *http.Request, op message.Operation) (me
 }
 
 // unreadable is the answer to a body that cannot be read or taken in.
-func unreadable(op message.Operation, err error) error {
+func (s *server) unreadable(op message.Operation, err error) error {
 	if e, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
 		return message.NewError(message.InvalidJSON, e.Error())
 	}
 	if e, ok := errors.AsType[*strictjson.TooLargeError](err); ok {
-		return message.NewError(message.TooLarge, e.Error())
+		text := e.Error()
+		if op != message.SendText && e.Limit > maxTextBody {
+			text += fmt.Sprintf(", the most that media of %d bytes can take", s.maxMedia)
+		}
+		return message.NewError(message.TooLarge, text)
 	}
 	if e, ok := errors.AsType[*media.TooLargeError](err); ok {
 		return message.FieldError(message.TooLarge, strings.Join(operations[op].path, "."), fmt.Sprintf("is larger than %d bytes", e.Limit))
