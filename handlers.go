@@ -439,7 +439,7 @@ func (s *server) receive(x *exchange, r *http.Request, op message.Operation) (me
 		in.given = true
 		in.source, in.err = sink.Finish()
 		if _, misshapen := errors.AsType[*media.FormError](in.err); in.err != nil && !misshapen {
-			return message.Message{}, unreadable(op, in.err) // the last byte was one too many
+			return message.Message{}, s.unreadable(op, in.err) // the last byte was one too many
 		}
 	}
 	m, problem := parse(op, read.Rest, in, s.maxDelay)
