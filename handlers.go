@@ -21,9 +21,11 @@ import (
 
 	"messagesender/internal/account"
 	"messagesender/internal/body"
+	"messagesender/internal/clientaddr"
 	"messagesender/internal/journal"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
+	"messagesender/internal/metrics"
 	"messagesender/internal/outbox"
 	"messagesender/internal/strictjson"
 )
@@ -32,6 +34,11 @@ import (
 const (
 	maxTextBody = 256 << 10        // bytes of a request body, its media apart
 	writeTime   = 30 * time.Second // for one answer
+
+	// A refused body that is not read away is left alone for lingerTime before the
+	// connection is closed, unless it came with the header, in one read of net/http.
+	lingerTime = 500 * time.Millisecond
+	readAhead  = 2 << 10
 )
 
 // server is the API: it turns HTTP requests into calls of a Sender.
@@ -40,6 +47,7 @@ type server struct {
 	maxDelay   time.Duration
 	maxMedia   int64
 	accounts   *account.Registry
+	proxies    clientaddr.Proxies
 	openOutbox string // account whose outbox loopback may read without a key; empty: none
 	sender     Sender
 	route      func(account string) (route, bool)
@@ -49,6 +57,10 @@ type server struct {
 	outbox     *outbox.Store // nil: no account sends into it
 	writable   func() error  // nil error: the data directory can be written
 	drain      *drain
+	metrics    *metrics.Metrics
+	ownMetrics bool   // they are served elsewhere, on -metrics-addr
+	openapi    []byte // the description of all this
+	page       *outbox.Page
 	log        *slog.Logger
 }
 
@@ -58,9 +70,10 @@ type server struct {
 type exchange struct {
 	http.ResponseWriter
 	id     string
-	status int  // 0: nothing is written yet
-	unread bool // the request has a body that has not been read to its end
-	begun  bool // reading the body has begun
+	client netip.Addr // the real one, as far as trusted proxies tell
+	status int        // 0: nothing is written yet
+	unread bool       // the request has a body that has not been read to its end
+	begun  bool       // reading the body has begun
 
 	// For the log; empty: not known, or not what happened.
 	account   string
@@ -93,8 +106,8 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // record writes the one log line of a request. It has no token, because it names
 // the route and not the path, and no answer, because that may name a number.
 func (x *exchange) record(log *slog.Logger, r *http.Request, took time.Duration) {
-	attrs := make([]slog.Attr, 0, 12)
-	attrs = append(attrs, slog.String("requestId", x.id), slog.String("method", r.Method), slog.String("route", r.Pattern),
+	attrs := make([]slog.Attr, 0, 13)
+	attrs = append(attrs, slog.String("requestId", x.id), slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Any("client", x.client),
 		slog.Int("status", x.status), slog.Duration("took", took))
 	if x.account != "" {
 		attrs = append(attrs, slog.String("account", x.account))
@@ -139,7 +152,15 @@ func (s *server) routes() http.Handler {
 	route("POST /webhook/whatsapp/{account}", s.webhook)
 	route("GET /healthz", s.healthz)
 	route("GET /readyz", s.readyz)
+	route("GET /openapi.json", s.description)
+	if !s.ownMetrics {
+		route("GET /metrics", s.scrape)
+	}
 	if s.outbox != nil {
+		route("GET /outbox/{$}", s.outboxed(s.page.Serve))
+		route("GET /outbox/page.css", s.outboxed(s.page.Serve))
+		route("GET /outbox/page.js", s.outboxed(s.page.Serve))
+		route("GET /outbox/conversations", s.outboxed(s.outbox.Conversations))
 		route("GET /outbox/messages", s.outboxed(s.outbox.List))
 		route("GET /outbox/messages/{messageId}", s.outboxed(s.outbox.One))
 		route("GET /outbox/messages/{messageId}/media", s.outboxed(s.outbox.Media))
@@ -155,9 +176,12 @@ func (s *server) observed(mux *http.ServeMux) http.Handler {
 	unrouted := s.answered(func(x *exchange, r *http.Request) error { return s.unrouted(mux, x, r) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{ResponseWriter: w, id: rand.Text(), unread: r.Body != nil && r.Body != http.NoBody}
+		x := &exchange{ResponseWriter: w, id: rand.Text(), client: s.proxies.Of(r), unread: r.Body != nil && r.Body != http.NoBody}
 		x.Header().Set("X-Request-Id", x.id)
-		defer func() { x.record(s.log, r, time.Since(start)) }() // also of an answer that was broken off
+		defer func() { // also of an answer that was broken off
+			x.record(s.log, r, time.Since(start))
+			s.metrics.Request(metrics.OperationOf(r.Pattern), x.status, x.code)
+		}()
 		if r.Context().Value(overConnections{}) != nil {
 			s.answered(func(x *exchange, r *http.Request) error {
 				x.Header().Set("Connection", "close")
@@ -178,18 +202,27 @@ type overConnections struct{}
 // routed tells whether r reaches a route. A path that is not clean does not: the
 // mux would redirect it, token and all.
 func (s *server) routed(mux *http.ServeMux, r *http.Request) bool {
-	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
+	if !isClean(r) {
 		return false
 	}
 	_, pattern := mux.Handler(r)
 	return pattern != ""
 }
 
+// isClean tells whether the mux would take the path of r as it is. Only the
+// outbox's page has a slash at its end.
+func isClean(r *http.Request) bool {
+	escaped := r.URL.EscapedPath()
+	return path.Clean(escaped) == escaped && escaped != outboxPath[:len(outboxPath)-1] || escaped == outboxPath
+}
+
+const outboxPath = "/outbox/"
+
 // unrouted is the 404 or 405 of a request that matches no route. What the mux
 // would say to it is asked, not sent.
 func (s *server) unrouted(mux *http.ServeMux, x *exchange, r *http.Request) error {
 	probe := probeWriter{header: http.Header{}}
-	if h, pattern := mux.Handler(r); pattern == "" && path.Clean(r.URL.EscapedPath()) == r.URL.EscapedPath() {
+	if h, pattern := mux.Handler(r); pattern == "" && isClean(r) {
 		h.ServeHTTP(&probe, r)
 	}
 	if probe.status == http.StatusMethodNotAllowed {
@@ -267,6 +300,9 @@ type successData struct {
 func (s *server) fail(x *exchange, r *http.Request, err error) {
 	e := explain(err)
 	x.code, x.cause = e.Reason, e.Cause
+	if e.Reason == message.Unauthorized {
+		s.metrics.AuthFailures.Inc()
+	}
 	if e.RetryAfter > 0 {
 		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
 		x.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
@@ -286,16 +322,28 @@ func (s *server) fail(x *exchange, r *http.Request, err error) {
 	_ = control.EnableFullDuplex()
 	waiting := r.Header.Get("Expect") != "" && !x.begun // the client sends nothing until it is asked to
 	drained := e.Reason != message.Unauthorized && e.Reason != message.RequestTimeout && !waiting
-	if !drained || r.ContentLength < 0 || r.ContentLength > maxTextBody {
+	// Over HTTP/2 the header would end the connection for all its streams; there
+	// the rest of a body ends with its stream.
+	if r.ProtoMajor < 2 && (!drained || r.ContentLength < 0 || r.ContentLength > maxTextBody) {
 		x.Header().Set("Connection", "close")
 	}
 	s.write(x, e.Reason.Status(), answer)
 	_ = control.Flush()
 	if drained {
 		body.Drain(r.Body, control)
-	} else {
-		_ = control.SetReadDeadline(time.Now()) // net/http is not to wait for it either
+		return
 	}
+	if e.Reason == message.Unauthorized && !waiting && r.ProtoMajor < 2 && (r.ContentLength < 0 || r.ContentLength > readAhead) {
+		// Closing on what nobody has read resets the connection, and the reset
+		// overtakes the answer: a proxy then tells its client that the outcome is
+		// not known. net/http waits likewise, but not for a request that asked for
+		// the close, and proxies do.
+		select {
+		case <-time.After(lingerTime):
+		case <-r.Context().Done():
+		}
+	}
+	_ = control.SetReadDeadline(time.Now()) // net/http is not to wait for it either
 }
 
 // explain turns any error into what a client is told.
@@ -515,11 +563,17 @@ func (s *server) outboxed(h func(http.ResponseWriter, *http.Request, string) err
 	}
 }
 
-func (s *server) outboxAccount(r *http.Request) (string, bool) {
-	key := apiKey(r)
-	if _, password, ok := r.BasicAuth(); ok && key == "" {
-		key = password
+// keyOrPassword is the key of a request that a browser or a Prometheus may send:
+// they know HTTP Basic, and the key is its password.
+func keyOrPassword(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok && len(r.Header.Values("apikey")) == 0 {
+		return password
 	}
+	return apiKey(r)
+}
+
+func (s *server) outboxAccount(r *http.Request) (string, bool) {
+	key := keyOrPassword(r)
 	if key == "" && s.openOutbox != "" && fromThisMachine(r) {
 		return s.openOutbox, true
 	}
@@ -550,6 +604,33 @@ func isLoopback(host string) bool {
 	}
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// description answers GET /openapi.json. It is for everybody: it tells nothing of
+// this process but its platform word and its longest delay.
+func (s *server) description(x *exchange, r *http.Request) error {
+	_ = http.NewResponseController(x).SetWriteDeadline(time.Now().Add(writeTime))
+	x.Header().Set("Content-Type", "application/json")
+	_, _ = x.Write(s.openapi)
+	return nil
+}
+
+// scrape answers GET /metrics to whoever has the key of any account.
+func (s *server) scrape(x *exchange, r *http.Request) error {
+	account, ok := s.accounts.ByKey(keyOrPassword(r))
+	if !ok {
+		x.Header().Set("WWW-Authenticate", `Basic realm="metrics", charset="UTF-8"`)
+		return unauthorized()
+	}
+	x.account = account.Name
+	s.writeMetrics(x)
+	return nil
+}
+
+func (s *server) writeMetrics(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
+	w.Header().Set("Content-Type", metrics.ContentType)
+	_, _ = s.metrics.WriteTo(w)
 }
 
 func (s *server) healthz(x *exchange, r *http.Request) error {

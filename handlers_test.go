@@ -9,6 +9,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"log/slog"
 	"maps"
@@ -19,6 +22,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +34,8 @@ import (
 	"messagesender/internal/lane"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
+	"messagesender/internal/metrics"
+	"messagesender/internal/openapi/openapitest"
 )
 
 // Canaries: what must never appear in a log line or in the answer to a refused
@@ -541,10 +547,11 @@ func newBubble(t *testing.T, platform Platform) *bubble {
 	}
 	log := slog.New(slog.DiscardHandler)
 	drain := newDrain(1000)
+	m := metrics.New(version)
 	s := &server{
 		audioWord: "WhatsApp", maxDelay: time.Hour, maxMedia: 1 << 20, accounts: account.NewRegistry(set), spool: spool,
-		writable: func() error { return nil }, drain: drain, log: log,
-		sender: &presenceSender{route: func(string) (route, bool) { return route{Platform: platform}, true }, gatherer: &gatherer{}, lanes: lane.New(time.Hour), drain: drain, log: log},
+		writable: func() error { return nil }, drain: drain, metrics: m, log: log,
+		sender: &presenceSender{route: func(string) (route, bool) { return route{Platform: platform}, true }, gatherer: &gatherer{}, lanes: lane.New(time.Hour), metrics: m, drain: drain, log: log},
 	}
 	listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
 	web := &http.Server{Handler: s.routes()}
@@ -1044,5 +1051,181 @@ func TestAccountsFileIsReloadedOnHangup(t *testing.T) {
 	hangup("accounts not reloaded")
 	if got := send(); got != 200 {
 		t.Errorf("after a bad file: got %d, want 200", got)
+	}
+}
+
+// description is the one of a process with the default platform word.
+func description(t *testing.T, maxDelay time.Duration) *openapitest.Description {
+	t.Helper()
+	d, err := openapitest.Read("WhatsApp", maxDelay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+var sendRoutes = map[message.Operation]string{
+	message.SendText:  "POST /message/sendText/{apiToken}",
+	message.SendMedia: "POST /message/sendMedia/{apiToken}",
+	message.SendAudio: "POST /message/sendWhatsAppAudio/{apiToken}",
+}
+
+// TestDescribedRoutes holds the description against every pattern that routes
+// registers, also under a condition; so it reads the source.
+func TestDescribedRoutes(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "handlers.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pattern func(ast.Expr) string
+	pattern = func(e ast.Expr) string {
+		switch e := e.(type) {
+		case *ast.BasicLit:
+			text, _ := strconv.Unquote(e.Value)
+			return text
+		case *ast.BinaryExpr:
+			return pattern(e.X) + pattern(e.Y)
+		default: // s.audioWord, the one thing in a pattern that is not a literal
+			return "WhatsApp"
+		}
+	}
+	var registered []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 2 {
+			return true
+		}
+		if name, ok := call.Fun.(*ast.Ident); ok && name.Name == "route" {
+			// "/outbox/{$}" is the mux's way to write a path with nothing behind it.
+			registered = append(registered, strings.TrimSuffix(pattern(call.Args[0]), "{$}"))
+		}
+		return true
+	})
+	slices.Sort(registered)
+	if described := description(t, 0).Routes(); !slices.Equal(registered, described) {
+		t.Errorf("registered\n%s\ndescribed\n%s", strings.Join(registered, "\n"), strings.Join(described, "\n"))
+	}
+}
+
+// TestDescribedFields holds the description against the table of fields.
+func TestDescribedFields(t *testing.T) {
+	d := description(t, 0)
+	types := map[jsonKind][]string{aString: {"string"}, aNumber: {"number"}, aBoolean: {"boolean"}, anObject: {"object"}, whatever: nil}
+	for op, route := range sendRoutes {
+		described, err := d.Fields(route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := map[string]bool{}
+		for _, f := range fields {
+			if !slices.Contains(f.ops, op) {
+				continue
+			}
+			known[f.path] = true
+			got, ok := described[f.path]
+			if !ok {
+				t.Errorf("%s: %s is not described", op, f.path)
+				continue
+			}
+			want := types[f.kind]
+			if op == message.SendMedia && f.path == "options.delay" {
+				want = []string{"integer"}
+			}
+			if !slices.Equal(got.Types, want) {
+				t.Errorf("%s: %s is described as %v, want %v", op, f.path, got.Types, want)
+			}
+			var choices []string
+			switch f.path {
+			case "options.presence":
+				for _, p := range presences[op] {
+					choices = append(choices, string(p))
+				}
+			case "mediaMessage.mediaType":
+				for _, k := range kinds {
+					choices = append(choices, string(k))
+				}
+			}
+			if !slices.Equal(slices.Sorted(slices.Values(got.Enum)), slices.Sorted(slices.Values(choices))) {
+				t.Errorf("%s: %s is described with the choices %v, want %v", op, f.path, got.Enum, choices)
+			}
+		}
+		for path := range described {
+			if !known[path] {
+				t.Errorf("%s: %s is described and not known", op, path)
+			}
+		}
+	}
+}
+
+// TestDescribedRules gives every cell of the matrix to both the rules and the
+// description: what is described as valid is taken and the other way round. The
+// description cannot say what depends on what media holds, where it is, or how
+// many bytes or digits something has: there it may be the more lenient, and only
+// where this test says so.
+func TestDescribedRules(t *testing.T) {
+	const maxDelay = 20 * time.Millisecond
+	d := description(t, maxDelay)
+	valid := map[message.Operation]map[string]string{
+		message.SendText:  {"number": `"` + canaryNumber + `"`, "textMessage.text": `"` + canaryText + `"`},
+		message.SendMedia: {"number": `"` + canaryNumber + `"`, "mediaMessage.mediaType": `"image"`, mediaPath: `"` + samplePNG + `"`},
+		message.SendAudio: {"number": `"` + canaryNumber + `"`, audioPath: `"` + sampleOgg + `"`},
+	}
+	lenient := map[string][]string{
+		// Nearer to a limit than a float64 can tell.
+		"options.delay": {"-1e-400", "19.999999999999999999", "1e-99999999999999999999"},
+		// Whether padding is right, and the parts of a URL.
+		mediaPath: {`"A"`, `"https://user@example.org/"`, `"https://example.org:99999/"`},
+		audioPath: {`"A"`, `"https://user@example.org/"`, `"https://example.org:99999/"`, `"` + sampleOgg + `="`},
+	}
+	count, let := 0, 0
+	for op, route := range sendRoutes {
+		body, err := d.Body(route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fields {
+			for _, c := range cells(f, op) {
+				count++
+				request := assemble(valid[op], f.path, c.value)
+				problem := body.Check([]byte(request))
+				code, _, _ := strings.Cut(c.want, " ")
+				taken := c.want == "ok" || code == "media_type_mismatch" || code == "media_unavailable"
+				if taken && problem != nil {
+					t.Errorf("%s: %s = %.60s is taken, and described as wrong: %v", op, f.path, c.value, problem)
+				}
+				if !taken && problem == nil {
+					if let++; !slices.Contains(lenient[f.path], c.value) {
+						t.Errorf("%s: %s = %.60s is refused, and described as valid", op, f.path, c.value)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("measured: %d cells, %d of them described more leniently than they are", count, let)
+}
+
+// TestDescribedKey holds the description of Idempotency-Key, and of the same key
+// as a parameter, against the rule.
+func TestDescribedKey(t *testing.T) {
+	d := description(t, 0)
+	for _, c := range []struct{ route, parameter string }{
+		{sendRoutes[message.SendText], "header Idempotency-Key"},
+		{sendRoutes[message.SendMedia], "header Idempotency-Key"},
+		{sendRoutes[message.SendAudio], "header Idempotency-Key"},
+		{"GET /message/outcome/{apiToken}", "query key"},
+	} {
+		schema, err := d.Parameter(c.route, c.parameter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"", "a", "~!", "a b", "é", "\x7f", "\t", strings.Repeat("k", maxKey), strings.Repeat("k", maxKey+1)} {
+			text, err := json.Marshal(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := schema.Check(text) == nil, isKey(key); got != want {
+				t.Errorf("%s of %s: %.20q is described as valid: %v, want %v", c.parameter, c.route, key, got, want)
+			}
+		}
 	}
 }

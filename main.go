@@ -29,6 +29,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -40,6 +41,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
@@ -47,11 +49,15 @@ import (
 
 	"messagesender/internal/account"
 	"messagesender/internal/appendlog"
+	"messagesender/internal/clientaddr"
 	"messagesender/internal/journal"
 	"messagesender/internal/lane"
 	"messagesender/internal/media"
+	"messagesender/internal/metrics"
+	"messagesender/internal/openapi"
 	"messagesender/internal/outbox"
 	"messagesender/internal/setting"
+	"messagesender/internal/tlscert"
 	"messagesender/internal/whatsapp"
 )
 
@@ -94,11 +100,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	if c.newAccount != "" {
-		return printNewAccount(stdout, c.newAccount)
-	}
-	if c.repair {
+	switch {
+	case c.version:
+		return printVersion(stdout)
+	case c.repair:
 		return repair(stdout, c.data)
+	case c.health != "":
+		return checkHealth(ctx, c.health)
+	case c.newAccount != "":
+		return printNewAccount(stdout, c.newAccount)
 	}
 	return serve(ctx, c, getenv, stdout, stderr)
 }
@@ -129,6 +139,12 @@ type settings struct {
 	data            string
 	accounts        string
 	newAccount      string
+	health          string
+	version         bool
+	tlsCert         string
+	tlsKey          string
+	trustedProxies  string
+	metricsAddr     string
 	maxDelay        time.Duration
 	maxMedia        setting.Size
 	maxSpool        setting.Size
@@ -153,11 +169,13 @@ type settings struct {
 // helpGroups orders the settings for -h; every flag stands in one group.
 var helpGroups = []setting.Group{
 	{Title: "Service", Flags: "addr platform sender data log shutdown-grace"},
-	{Title: "Accounts", Flags: "accounts new-account"},
+	{Title: "Accounts", Flags: "accounts"},
+	{Title: "Network", Flags: "tls-cert tls-key trusted-proxies metrics-addr"},
 	{Title: "Limits", Flags: "max-delay max-media max-spool allow-media-from max-sends max-connections max-queue-wait"},
-	{Title: "Idempotency", Flags: "idempotency-window idempotency-keys repair"},
+	{Title: "Idempotency", Flags: "idempotency-window idempotency-keys"},
 	{Title: "Outbox", Flags: "outbox-messages outbox-bytes outbox-latency outbox-failures"},
 	{Title: "WhatsApp", Flags: "whatsapp-url whatsapp-version whatsapp-links"},
+	{Title: "Instead of serving", Flags: "new-account repair health version"},
 }
 
 // flags declares every setting with its default.
@@ -172,6 +190,12 @@ func (c *settings) flags() *flag.FlagSet {
 	f.DurationVar(&c.shutdownGrace, "shutdown-grace", 30*time.Second, "`duration` that holds have to end in after SIGTERM")
 	f.StringVar(&c.accounts, "accounts", "", "`file` of accounts, read again on SIGHUP")
 	f.StringVar(&c.newAccount, "new-account", "", "print a fresh key, token and accounts-file entry for `name`, and exit")
+	f.StringVar(&c.tlsCert, "tls-cert", "", "PEM `file` with the certificate chain: serve HTTPS; read again when it changes")
+	f.StringVar(&c.tlsKey, "tls-key", "", "PEM `file` with its private key")
+	f.StringVar(&c.trustedProxies, "trusted-proxies", "", "reverse proxies whose X-Forwarded-For is believed, a `list` of addresses and CIDRs with commas between")
+	f.StringVar(&c.metricsAddr, "metrics-addr", "", "`host:port` that serves /metrics without a key; otherwise it is here, with one")
+	f.StringVar(&c.health, "health", "", "ask `URL`, exit with 0 if the answer is 200 and with 1 otherwise")
+	f.BoolVar(&c.version, "version", false, "print the version and exit")
 	f.DurationVar(&c.maxDelay, "max-delay", 5*time.Minute, "longest options.delay, a `duration`")
 	f.Var(&c.maxMedia, "max-media", "largest media, a `size` in bytes or with KiB, MiB, GiB")
 	f.Var(&c.maxSpool, "max-spool", "most media held at once for requests on their way, a `size`")
@@ -192,24 +216,32 @@ func (c *settings) flags() *flag.FlagSet {
 	return f
 }
 
+// commands are the flags that have no environment default.
+var commands = []string{"new-account", "repair", "health", "version"}
+
 var platformForm = regexp.MustCompile(`^[A-Za-z0-9]+$`)
 
 // parseSettings reads flags and their environment defaults; an explicit flag wins.
 func parseSettings(args []string, getenv func(string) string) (settings, error) {
 	var c settings
-	if err := setting.Parse(c.flags(), args, getenv); errors.Is(err, flag.ErrHelp) {
+	if err := setting.Parse(c.flags(), args, getenv, commands...); errors.Is(err, flag.ErrHelp) {
 		return c, err
 	} else if err != nil {
 		return c, usageError{err}
 	}
 	_, _, badAddr := net.SplitHostPort(c.addr)
 	_, badAllow := media.ParseAllow(c.allowMediaFrom)
+	_, badProxies := clientaddr.Parse(c.trustedProxies)
 	_, badFailures := outbox.ParseFaults(c.outboxFailures, c.outboxLatency)
 	switch {
 	case badAddr != nil:
 		return c, usagef("-addr must be host:port, not %q", c.addr)
 	case badAllow != nil:
 		return c, usagef("-allow-media-from: %w", badAllow)
+	case badProxies != nil:
+		return c, usagef("-trusted-proxies: %w", badProxies)
+	case (c.tlsCert == "") != (c.tlsKey == ""):
+		return c, usagef("-tls-cert and -tls-key go together; only one of them is set")
 	case badFailures != nil:
 		return c, usagef("-outbox-failures: %w", badFailures)
 	case c.outboxLatency < 0 || c.outboxLatency > time.Minute:
@@ -273,8 +305,41 @@ Give both to whoever sends; they are not shown again. For the file of -accounts:
 	return err
 }
 
+// version is what -version prints.
+const version = "1.0.0"
+
 // userAgent is how the service names itself to platforms.
-const userAgent = "messagesender/1.0.0"
+const userAgent = "messagesender/" + version
+
+func printVersion(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "messagesender %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
+
+// healthTime bounds -health; container runtimes ask every few seconds.
+const healthTime = 5 * time.Second
+
+// checkHealth is the health check of a container that has nothing but this
+// program. An error is the answer that something is wrong.
+func checkHealth(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	// A certificate names the public host and not this machine; nothing secret
+	// is sent, and nothing but the status is believed.
+	response, err := (&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: isLoopback(r.URL.Host)}}).RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}
 
 // Limits of the HTTP server.
 const (
@@ -282,6 +347,12 @@ const (
 	idleTime       = 2 * time.Minute  // a kept-alive connection without a request
 	maxHeader      = 16 << 10         // bytes
 	closeTime      = 10 * time.Second // for answers already being written at the end
+
+	// HTTP/2, with -tls-cert. A hold is a stream: a client with more of them opens
+	// another connection.
+	maxStreams = 250
+	pingAfter  = 30 * time.Second // of silence; a hold is silent, and its client may have vanished
+	pingTime   = 15 * time.Second
 )
 
 // serve opens what is needed, serves until ctx ends and drains.
@@ -292,9 +363,27 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		return err
 	}
 	registry := account.NewRegistry(set)
+	proxies, err := clientaddr.Parse(c.trustedProxies)
+	if err != nil {
+		return usageError{err}
+	}
+	var certificate *tlscert.Certificate // nil: plain HTTP
+	if c.tlsCert != "" {
+		if certificate, err = tlscert.Load(c.tlsCert, c.tlsKey, logger); err != nil {
+			return usagef("-tls-cert: %w", err)
+		}
+	}
 
+	m := metrics.New(version)
 	// First, because it also keeps a second process out of the directory.
-	keys, err := journal.Open(filepath.Join(c.data, "journal"), journal.Options{Window: c.keyWindow, MaxKeys: c.maxKeys, Log: logger})
+	keys, err := journal.Open(filepath.Join(c.data, "journal"), journal.Options{
+		Window: c.keyWindow, MaxKeys: c.maxKeys, Log: logger, Synced: func(took time.Duration, err error) {
+			m.JournalSync.Observe(took)
+			if err != nil {
+				m.JournalSyncFailures.Inc()
+			}
+		},
+	})
 	if err != nil {
 		return damaged(err)
 	}
@@ -303,7 +392,7 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	if err != nil {
 		return fmt.Errorf("the media spool: %w", err)
 	}
-	routes, err := openRoutes(c, getenv, set, logger)
+	routes, err := openRoutes(c, getenv, set, m, logger)
 	if err != nil {
 		return damaged(err)
 	}
@@ -321,6 +410,18 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		}
 	}()
 
+	m.Spool(spool.Used)
+	if routes.outbox != nil {
+		m.Outbox(func() int64 { return int64(routes.outbox.Count()) }, routes.outbox.Bytes)
+	}
+	page, err := outbox.NewPage(c.platform)
+	if err != nil {
+		return err
+	}
+	description, err := openapi.Document(c.platform, c.maxDelay)
+	if err != nil {
+		return err
+	}
 	drain := newDrain(c.maxSends)
 	s := &server{
 		audioWord: c.platform,
@@ -330,10 +431,14 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		route:     routes.of,
 		journal:   keys,
 		encoder:   encoder,
+		proxies:   proxies,
 		spool:     spool,
 		outbox:    routes.outbox,
 		writable:  func() error { return probeWrite(c.data) },
 		drain:     drain,
+		metrics:   m,
+		openapi:   description,
+		page:      page,
 		log:       logger,
 		sender: &presenceSender{
 			route: routes.of,
@@ -342,9 +447,10 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 				encoder:   encoder,
 				downloads: make(chan struct{}, maxDownloads),
 			},
-			lanes: lane.New(c.maxQueueWait),
-			drain: drain,
-			log:   logger,
+			lanes:   lane.New(c.maxQueueWait),
+			drain:   drain,
+			metrics: m,
+			log:     logger,
 		},
 	}
 	if firstRun != nil {
@@ -361,6 +467,14 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	if err != nil {
 		return err
 	}
+	if c.metricsAddr != "" {
+		s.ownMetrics = true
+		stop, err := serveMetrics(c.metricsAddr, s, stdout)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	connections := &connectionLimit{most: int64(c.maxConnections)}
@@ -374,11 +488,18 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		ConnState:                    connections.state,
 		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true,
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTime, WriteByteTimeout: writeTime},
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
-
 	url := "http://" + listener.Addr().String()
+	if certificate != nil {
+		web.TLSConfig = certificate.Config()
+		url = "https://" + listener.Addr().String()
+		go func() { failed <- web.ServeTLS(listener, "", "") }()
+	} else {
+		go func() { failed <- web.Serve(listener) }()
+	}
+
 	fmt.Fprintln(stdout, "listening on", url)
 	if firstRun != nil {
 		printFirstRun(stdout, url, c.platform, firstRun)
@@ -418,6 +539,24 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// serveMetrics serves /metrics, and nothing else, on an address of its own.
+func serveMetrics(addr string, s *server, stdout io.Writer) (stop func(), err error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { s.writeMetrics(w) })
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTime, ReadTimeout: readHeaderTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = web.Serve(listener)
+	}()
+	fmt.Fprintf(stdout, "metrics on http://%s/metrics\n", listener.Addr())
+	return func() { _ = web.Close(); <-ended }, nil
 }
 
 // connectionLimit marks the connections beyond a limit, so that they can be told
@@ -556,5 +695,6 @@ func printFirstRun(w io.Writer, url, platform string, p *pair) {
 		`{"number":"15550001234","mediaMessage":{"mediaType":"image","caption":"A dot","media":"`+samplePNG+`"}}`)
 	call("A voice message, after 2 seconds of \"recording\":", "send"+platform+"Audio",
 		`{"number":"15550001234","options":{"delay":2000,"presence":"recording"},"audioMessage":{"audio":"`+sampleOgg+`"}}`)
+	fmt.Fprintf(w, "See it happen, and write more:\n\n  %s/outbox/#key=%s&token=%s\n\n", url, p.key, p.token)
 	fmt.Fprintf(w, "What was sent:\n\n  curl %s/outbox/messages\n\n", url)
 }

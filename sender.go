@@ -16,6 +16,7 @@ import (
 	"messagesender/internal/lane"
 	"messagesender/internal/media"
 	"messagesender/internal/message"
+	"messagesender/internal/metrics"
 	"messagesender/internal/outbox"
 	"messagesender/internal/whatsapp"
 )
@@ -58,12 +59,13 @@ type routes struct {
 }
 
 // openRoutes opens what the accounts of set send through, and no more.
-func openRoutes(c settings, getenv func(string) string, set account.Set, logger *slog.Logger) (*routes, error) {
+func openRoutes(c settings, getenv func(string) string, set account.Set, m *metrics.Metrics, logger *slog.Logger) (*routes, error) {
 	credentials, err := account.EnvironmentCredentials(getenv)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	client, err := whatsapp.NewClient(whatsapp.Settings{BaseURL: c.whatsappURL, Version: c.whatsappVersion, UserAgent: userAgent, Links: c.whatsappLinks})
+	client, err := whatsapp.NewClient(whatsapp.Settings{BaseURL: c.whatsappURL, Version: c.whatsappVersion, UserAgent: userAgent, Links: c.whatsappLinks,
+		Retried: m.Retries.Inc, PresenceNotShown: m.PresenceNotShown.Inc})
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -187,6 +189,7 @@ type presenceSender struct {
 	gatherer *gatherer
 	lanes    *lane.Lanes
 	drain    *drain
+	metrics  *metrics.Metrics
 	log      *slog.Logger
 }
 
@@ -207,24 +210,34 @@ func (s *presenceSender) Send(ctx context.Context, m message.Message) (string, e
 		return "", queued(err)
 	}
 	defer ticket.Leave()
+	begin := time.Now()
 	m, err = s.gatherer.gather(ctx, m, to.links)
 	if err != nil {
 		return "", err
 	}
 	defer m.Close()
 	delivery, err := to.Prepare(ctx, m)
+	s.metrics.Prepare.Observe(time.Since(begin))
 	if err != nil {
-		return "", err
+		return "", s.refused(err)
 	}
 	defer func() {
 		if err := delivery.Close(context.WithoutCancel(ctx)); err != nil {
 			s.log.Warn("delivery not closed", "requestId", m.RequestID, "error", err)
 		}
 	}()
-	if err := ticket.Wait(ctx); err != nil {
+	begin = time.Now()
+	err = ticket.Wait(ctx)
+	s.metrics.LaneWait.Observe(time.Since(begin))
+	if err != nil {
 		return "", queued(err)
 	}
-	if err := s.hold(ctx, delivery, m); err != nil {
+	s.metrics.Held.Inc()
+	begin = time.Now()
+	err = s.hold(ctx, delivery, m)
+	s.metrics.Hold.Observe(time.Since(begin))
+	s.metrics.Held.Dec()
+	if err != nil {
 		return "", err
 	}
 	if m.Begin != nil {
@@ -232,12 +245,22 @@ func (s *presenceSender) Send(ctx context.Context, m message.Message) (string, e
 			return "", err
 		}
 	}
+	begin = time.Now()
 	id, err := delivery.Deliver(context.WithoutCancel(ctx))
+	s.metrics.Platform.Observe(time.Since(begin))
 	ticket.Delivered()
 	if _, explained := errors.AsType[*message.Error](err); err != nil && !explained {
-		return "", message.NewError(message.DeliveryUnknown, "whether the message was sent is not known").Because(err)
+		err = message.NewError(message.DeliveryUnknown, "whether the message was sent is not known").Because(err)
 	}
-	return id, err
+	return id, s.refused(err)
+}
+
+// refused counts what a platform said no to, and returns err.
+func (s *presenceSender) refused(err error) error {
+	if e, ok := errors.AsType[*message.Error](err); ok && len(e.Details) > 0 && e.Details[0].PlatformCode != 0 {
+		s.metrics.PlatformError(e.Details[0].PlatformCode)
+	}
+	return err
 }
 
 // queued is the answer to a message that had to wait too long for its turn; any
@@ -304,6 +327,7 @@ func (s *presenceSender) show(ctx context.Context, delivery message.Delivery, m 
 	defer cancel()
 	lasts, err := delivery.ShowPresence(ctx)
 	if err != nil {
+		s.metrics.PresenceNotShown.Inc()
 		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			s.log.Warn("presence not shown", "requestId", m.RequestID, "account", m.Account, "number", m.Number, "error", err)
 		}

@@ -22,6 +22,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Position is where a record stands. Later records have greater positions.
@@ -37,6 +38,10 @@ type Options struct {
 	// A single Append that is larger makes a larger segment.
 	SegmentSize int64
 	Disk        Disk // nil: the operating system's
+
+	// Synced is told of each fsync that Sync makes; nil: nobody wants to know. It is
+	// called by one goroutine at a time and must not use the log.
+	Synced func(took time.Duration, err error)
 }
 
 const defaultSegmentSize = 32 << 20
@@ -72,6 +77,7 @@ type Log struct {
 	path        string
 	dir         Dir // also holds the lock
 	segmentSize int64
+	synced      func(time.Duration, error) // nil: nobody wants to know
 
 	// appending is full while somebody writes or removes, so that reading need not wait for
 	// it. It is not a Mutex because it is held during an fsync, which a test with

@@ -22,7 +22,7 @@ func Open(dir string, o Options, replay func(Position, []byte) error) (_ *Log, c
 	if err != nil {
 		return nil, 0, err
 	}
-	l := &Log{path: dir, dir: d, segmentSize: o.SegmentSize, appending: make(chan struct{}, 1)}
+	l := &Log{path: dir, dir: d, segmentSize: o.SegmentSize, synced: o.Synced, appending: make(chan struct{}, 1)}
 	if l.segmentSize <= 0 {
 		l.segmentSize = defaultSegmentSize
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 )
 
 // Sync returns when the record at pos, and every record before it, survives a
@@ -50,7 +51,11 @@ func (l *Log) sync() {
 		return
 	}
 	end := Position{s.number, s.size}
+	begin := time.Now()
 	err = s.file.Sync()
+	if l.synced != nil {
+		l.synced(time.Since(begin), err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

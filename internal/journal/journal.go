@@ -38,6 +38,8 @@ type Options struct {
 	SegmentSize int64          // in bytes, less than 4 GiB; 0: 8 MiB
 	Log         *slog.Logger   // nil: nothing is logged
 	Disk        appendlog.Disk // nil: the operating system's
+
+	Synced func(took time.Duration, err error) // is told of each fsync; nil: nobody
 }
 
 // Key stands for an account and an idempotency key of it: the first 16 bytes of a
@@ -110,7 +112,7 @@ func Open(dir string, o Options) (*Journal, error) {
 		running:   map[Key]*flight{},
 		unwritten: map[Key]record{},
 	}
-	log, cut, err := appendlog.Open(dir, appendlog.Options{SegmentSize: o.SegmentSize, Disk: o.Disk}, j.replay)
+	log, cut, err := appendlog.Open(dir, appendlog.Options{SegmentSize: o.SegmentSize, Disk: o.Disk, Synced: o.Synced}, j.replay)
 	if err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -56,8 +57,11 @@ func EnvironmentName(flagName string) string {
 }
 
 // Parse reads args into f and, for each flag that they do not name, the
-// environment. An error is one line, or flag.ErrHelp.
-func Parse(f *flag.FlagSet, args []string, getenv func(string) string) error {
+// environment. The flags named in commands have no environment default: they make
+// the process do something else than serve, and a variable such as VERSION, which
+// many containers have for all that runs in them, must not. An error is one line,
+// or flag.ErrHelp.
+func Parse(f *flag.FlagSet, args []string, getenv func(string) string, commands ...string) error {
 	f.SetOutput(io.Discard) // errors and help are the caller's to print
 	if err := f.Parse(args); err != nil {
 		return err
@@ -71,7 +75,7 @@ func Parse(f *flag.FlagSet, args []string, getenv func(string) string) error {
 	f.VisitAll(func(set *flag.Flag) {
 		name := EnvironmentName(set.Name)
 		value := getenv(name)
-		if value == "" || explicit[set.Name] || failed != nil {
+		if value == "" || explicit[set.Name] || slices.Contains(commands, set.Name) || failed != nil {
 			return
 		}
 		if err := set.Value.Set(value); err != nil {

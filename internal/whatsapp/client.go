@@ -47,6 +47,10 @@ type Settings struct {
 	// Prepare as bytes.
 	Links bool
 
+	// Retried and PresenceNotShown count calls that are made again within a request,
+	// and presences that could not be shown; nil: nobody counts.
+	Retried, PresenceNotShown func()
+
 	// Dial opens the connections; nil: a net.Dialer. TLS configures them; nil: the
 	// system's roots. A proxy from the environment is not used.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -61,6 +65,8 @@ type Client struct {
 	links     bool
 	transport *http.Transport
 	pause     func(ctx context.Context, d time.Duration) error // between two attempts
+
+	retried, notShown func()
 }
 
 var (
@@ -116,8 +122,17 @@ func NewClient(s Settings) (*Client, error) {
 			ResponseHeaderTimeout:  responseTimeout,
 			MaxResponseHeaderBytes: maxAnswerHeader,
 		},
-		pause: sleep,
+		pause:    sleep,
+		retried:  orNothing(s.Retried),
+		notShown: orNothing(s.PresenceNotShown),
 	}, nil
+}
+
+func orNothing(f func()) func() {
+	if f == nil {
+		return func() {}
+	}
+	return f
 }
 
 // Close ends the idle connections. It may be called more than once; calls that

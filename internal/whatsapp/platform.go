@@ -162,6 +162,7 @@ func (p *Platform) tokenAccepted() {
 // noPresence counts, and logs once per number, that a presence was not shown.
 func (p *Platform) noPresence(n message.Number) {
 	p.notShown.Add(1)
+	p.client.notShown()
 	key := digestOf(p.account.Name, string(n))
 	p.mu.Lock()
 	defer p.mu.Unlock()

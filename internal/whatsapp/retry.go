@@ -45,6 +45,7 @@ func (p *Platform) do(ctx context.Context, k call, accept func(body []byte) (str
 		if p.client.pause(ctx, pause) != nil {
 			return "", f.err
 		}
+		p.client.retried()
 	}
 }
 
