@@ -31,7 +31,7 @@ func newBench(ctx context.Context) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{dir: dir, service: filepath.Join(dir, "messagesender")}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.service, ".")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", b.service, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		b.close()

@@ -277,7 +277,7 @@ func TestPageBehindAPathPrefix(t *testing.T) {
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.FlushInterval = -1
 	proxy := httptest.NewServer(http.StripPrefix("/base", forward))
-	defer proxy.Close()
+	t.Cleanup(proxy.Close) // after the browser has left it
 	b := openBrowser(t)
 	b.expected = failedRequest // the stream ends with the proxy
 	b.visit(&service{t: t, url: proxy.URL + "/base"}, "")

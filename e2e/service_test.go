@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "messagesender")
-		build := exec.Command("go", "build", "-trimpath", "-o", binary, "..")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", binary, "..")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if output, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building the program: %v\n%s", err, output)
