@@ -32,7 +32,8 @@ const floorAnswer = `{"status":"success","message":"Message sent successfully","
 // serveFloor serves one bare handler: "text" decodes and answers, and waits if
 // there is a delay; "base64" decodes the media too, hashes it and keeps it in a
 // file, which is the work the service does, the plain way; "graph" stands in for
-// the Cloud API; "forward" sends each text on to the one at $UPSTREAM.
+// the Cloud API; "forward" sends each text on to the one at $UPSTREAM; "files"
+// serves a file; "copy" downloads what a request names into a file.
 func serveFloor(kind string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,6 +43,10 @@ func serveFloor(kind string) error {
 	switch kind {
 	case "graph":
 		return http.Serve(listener, http.HandlerFunc(standIn))
+	case "files":
+		return http.Serve(listener, http.HandlerFunc(serveFile))
+	case "copy":
+		return http.Serve(listener, http.HandlerFunc(download))
 	case "forward":
 		upstream := os.Getenv("UPSTREAM") + "/v25.0/1/messages"
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
@@ -129,4 +134,46 @@ func forward(client *http.Client, upstream string, w http.ResponseWriter, r *htt
 	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, floorAnswer, sent.Messages[0].ID)
+}
+
+// fileSize is that of the file that is served, in bytes.
+const fileSize = 100 << 20
+
+func serveFile(w http.ResponseWriter, _ *http.Request) {
+	block := bytes.Repeat([]byte("0123456789abcdef"), 16<<10)
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", fmt.Sprint(fileSize))
+	for range fileSize / len(block) {
+		if _, err := w.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+func download(w http.ResponseWriter, r *http.Request) {
+	var decoded request
+	err := json.NewDecoder(r.Body).Decode(&decoded)
+	if err == nil {
+		err = copyToFile(decoded.MediaMessage.Media)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	fmt.Fprintf(w, floorAnswer, "1")
+}
+
+func copyToFile(url string) error {
+	answer, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	f, err := os.CreateTemp("", "floor-*")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(f, answer.Body)
+	return err
 }

@@ -24,6 +24,7 @@ type client struct {
 	conn   net.Conn
 	reader *bufio.Reader
 	buffer []byte
+	key    string // Idempotency-Key; empty: none
 }
 
 func dial(addr string) (*client, error) {
@@ -40,6 +41,9 @@ func (c *client) post(path string, head int, body ...[]byte) error {
 	c.buffer = append(c.buffer, path...)
 	c.buffer = append(c.buffer, " HTTP/1.1\r\nHost: bench\r\napikey: "+benchKey+"\r\nContent-Type: application/json\r\nContent-Length: "...)
 	c.buffer = strconv.AppendInt(c.buffer, int64(head), 10)
+	if c.key != "" {
+		c.buffer = append(c.buffer, "\r\nIdempotency-Key: "+c.key...)
+	}
 	c.buffer = append(c.buffer, "\r\n\r\n"...)
 	for _, part := range body {
 		if len(part) < 4<<10 {
@@ -77,13 +81,19 @@ func textBody(number int, options string) []byte {
 // rate is what a load run found.
 type rate struct {
 	perSecond float64
-	p50, p99  time.Duration
+	p99       time.Duration
 	cpu       time.Duration // of the server, for each request
 }
 
-// loadText keeps connections busy with sendText, each to numbers of its own.
-func loadText(ctx context.Context, p *process, connections int, length time.Duration) (rate, error) {
-	ctx, cancel := context.WithTimeout(ctx, length)
+// load keeps connections busy with sendText, each to numbers of its own.
+type load struct {
+	connections int
+	length      time.Duration
+	keyed       bool // each request has an Idempotency-Key of its own
+}
+
+func (l load) run(ctx context.Context, p *process) (rate, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.length)
 	defer cancel()
 	var (
 		wait  sync.WaitGroup
@@ -96,7 +106,7 @@ func loadText(ctx context.Context, p *process, connections int, length time.Dura
 		return rate{}, err
 	}
 	begin := time.Now()
-	for i := range connections {
+	for i := range l.connections {
 		wait.Go(func() {
 			c, err := dial(p.addr)
 			if err != nil {
@@ -107,6 +117,9 @@ func loadText(ctx context.Context, p *process, connections int, length time.Dura
 			var took []time.Duration
 			for n := 0; ctx.Err() == nil; n++ {
 				body := textBody(1_000_000_000+i*10_000_000+n, "")
+				if l.keyed {
+					c.key = fmt.Sprintf("%d-%d-%d", begin.UnixNano(), i, n)
+				}
 				start := time.Now()
 				if err := c.post("/message/sendText/"+benchToken, len(body), body); err != nil {
 					first.CompareAndSwap(nil, &err)
@@ -126,5 +139,5 @@ func loadText(ctx context.Context, p *process, connections int, length time.Dura
 	took := time.Since(begin)
 	after, err := p.cpu()
 	slices.Sort(all)
-	return rate{float64(len(all)) / took.Seconds(), all[len(all)/2], all[len(all)*99/100], (after - before) / time.Duration(len(all))}, err
+	return rate{float64(len(all)) / took.Seconds(), all[len(all)*99/100], (after - before) / time.Duration(len(all))}, err
 }
