@@ -467,13 +467,15 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	if err != nil {
 		return err
 	}
+	metricsURL := "" // empty: on the address of everything else
 	if c.metricsAddr != "" {
 		s.ownMetrics = true
-		stop, err := serveMetrics(c.metricsAddr, s, stdout)
+		addr, stop, err := serveMetrics(c.metricsAddr, s)
 		if err != nil {
 			return err
 		}
 		defer stop()
+		metricsURL = "http://" + addr + "/metrics"
 	}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -501,6 +503,9 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 	}
 
 	fmt.Fprintln(stdout, "listening on", url)
+	if metricsURL != "" {
+		fmt.Fprintln(stdout, "metrics on", metricsURL)
+	}
 	if firstRun != nil {
 		printFirstRun(stdout, url, c.platform, firstRun)
 	}
@@ -542,10 +547,10 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 }
 
 // serveMetrics serves /metrics, and nothing else, on an address of its own.
-func serveMetrics(addr string, s *server, stdout io.Writer) (stop func(), err error) {
+func serveMetrics(addr string, s *server) (listening string, stop func(), err error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { s.writeMetrics(w) })
@@ -555,8 +560,7 @@ func serveMetrics(addr string, s *server, stdout io.Writer) (stop func(), err er
 		defer close(ended)
 		_ = web.Serve(listener)
 	}()
-	fmt.Fprintf(stdout, "metrics on http://%s/metrics\n", listener.Addr())
-	return func() { _ = web.Close(); <-ended }, nil
+	return listener.Addr().String(), func() { _ = web.Close(); <-ended }, nil
 }
 
 // connectionLimit marks the connections beyond a limit, so that they can be told

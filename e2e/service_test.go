@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,8 +58,26 @@ type service struct {
 	url    string
 	data   string
 	cmd    *exec.Cmd
-	stderr *bytes.Buffer
+	stderr *lockedBuffer
 	lines  *bufio.Scanner // of standard output, behind the line that says where it listens
+}
+
+// lockedBuffer holds what a process writes while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // account is the environment of the account that most tests use.
@@ -67,7 +86,7 @@ func account() []string { return []string{"API_KEY=" + key, "API_TOKEN=" + token
 // start starts the program on a free port, with data in its own folder.
 func start(t *testing.T, data string, env []string, args ...string) *service {
 	t.Helper()
-	s := &service{t: t, data: data, stderr: &bytes.Buffer{}}
+	s := &service{t: t, data: data, stderr: &lockedBuffer{}}
 	s.cmd = exec.Command(binary, append([]string{"-addr", "127.0.0.1:0", "-data", data}, args...)...)
 	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	s.cmd.Stderr = s.stderr

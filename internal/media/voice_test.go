@@ -45,7 +45,9 @@ func voiceRig(t *testing.T, o EncoderOptions) (*Encoder, *Spool) {
 		}
 	})
 	o.Spool = spool
-	return NewEncoder(t.Context(), o), spool
+	e := NewEncoder(t.Context(), o)
+	e.Available() // some tests call what lies behind it
+	return e, spool
 }
 
 func toBlob(t *testing.T, spool *Spool, content []byte) *Blob {
