@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"mime"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -388,11 +387,10 @@ var operations = map[message.Operation]operation{
 func (s *server) send(op message.Operation) handler {
 	return func(x *exchange, r *http.Request) error {
 		x.operation = op
-		account, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
-		if !ok {
-			return unauthorized()
+		account, err := s.authenticate(x, r)
+		if err != nil {
+			return err
 		}
-		x.account = account.Name
 		if err := s.drain.enter(); err != nil {
 			return err
 		}
@@ -545,6 +543,17 @@ func apiKey(r *http.Request) string {
 	return ""
 }
 
+// authenticate finds the account of a request with a token in its path, before
+// anything else is looked at.
+func (s *server) authenticate(x *exchange, r *http.Request) (account.Account, error) {
+	a, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
+	if !ok {
+		return account.Account{}, unauthorized()
+	}
+	x.account = a.Name
+	return a, nil
+}
+
 func unauthorized() *message.Error {
 	return message.NewError(message.Unauthorized, "the apikey header or the token in the path is missing or wrong")
 }
@@ -574,36 +583,11 @@ func keyOrPassword(r *http.Request) string {
 
 func (s *server) outboxAccount(r *http.Request) (string, bool) {
 	key := keyOrPassword(r)
-	if key == "" && s.openOutbox != "" && fromThisMachine(r) {
+	if key == "" && s.openOutbox != "" && clientaddr.IsLocal(r) {
 		return s.openOutbox, true
 	}
 	a, ok := s.accounts.ByKey(key)
 	return a.Name, ok
-}
-
-// fromThisMachine tells whether a request comes from this machine, was meant for
-// it and has passed no proxy. The Host is looked at because a web page of
-// somebody else's may have its name resolve to 127.0.0.1 (DNS rebinding).
-func fromThisMachine(r *http.Request) bool {
-	for name := range r.Header {
-		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") {
-			return false
-		}
-	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback() && isLoopback(r.Host)
-}
-
-// isLoopback tells whether a host, with or without a port, is this machine by name.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // description answers GET /openapi.json. It is for everybody: it tells nothing of
@@ -659,11 +643,10 @@ type stateAnswer struct {
 }
 
 func (s *server) messageStatus(x *exchange, r *http.Request) error {
-	account, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
-	if !ok {
-		return unauthorized()
+	account, err := s.authenticate(x, r)
+	if err != nil {
+		return err
 	}
-	x.account = account.Name
 	x.messageID = r.PathValue("messageId")
 	if to, ok := s.route(account.Name); ok {
 		if state, known := to.status(x.messageID); known {
@@ -689,11 +672,10 @@ type outcomeAnswer struct {
 }
 
 func (s *server) outcome(x *exchange, r *http.Request) error {
-	account, ok := s.accounts.Authenticate(r.PathValue("apiToken"), apiKey(r))
-	if !ok {
-		return unauthorized()
+	account, err := s.authenticate(x, r)
+	if err != nil {
+		return err
 	}
-	x.account = account.Name
 	key := r.URL.Query().Get("key")
 	if !isKey(key) {
 		return message.FieldError(message.InvalidRequest, "key", fmt.Sprintf("must be 1 to %d visible ASCII characters", maxKey))

@@ -330,7 +330,7 @@ func checkHealth(ctx context.Context, url string) error {
 	}
 	// A certificate names the public host and not this machine; nothing secret
 	// is sent, and nothing but the status is believed.
-	response, err := (&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: isLoopback(r.URL.Host)}}).RoundTrip(r)
+	response, err := (&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: clientaddr.IsLoopback(r.URL.Host)}}).RoundTrip(r)
 	if err != nil {
 		return err
 	}
@@ -645,7 +645,7 @@ func loadAccounts(c settings, getenv func(string) string) (account.Set, *pair, e
 		return account.Set{}, nil, usagef("API_KEY and API_TOKEN go together; only one of them is set")
 	case c.sender != account.Outbox:
 		return account.Set{}, nil, usagef("-sender %s needs an account: set API_KEY and API_TOKEN, or -accounts", c.sender)
-	case !isLoopback(host):
+	case !clientaddr.IsLoopback(host):
 		return account.Set{}, nil, usagef("listening on %q needs an account: set API_KEY and API_TOKEN, or -accounts", c.addr)
 	}
 	key, token, _, err = account.FirstRun(c.data)
