@@ -307,5 +307,6 @@ func (s *Store) SentAt(account, messageID string) (time.Time, bool) {
 	if err != nil || json.Unmarshal(b, &r) != nil {
 		return time.Time{}, false
 	}
-	return r.SentAt, true
+	sentAt, err := time.Parse(time.RFC3339Nano, string(r.SentAt))
+	return sentAt, err == nil
 }

@@ -36,10 +36,21 @@ type record struct {
 	Voice         bool              `json:"voice,omitempty"`      // plays as a voice message: it is Ogg/Opus
 	SourceURL     string            `json:"sourceUrl,omitempty"`  // without its query, which may be a credential
 	Encoding      *bool             `json:"encoding,omitempty"`
-	RequestedAt   time.Time         `json:"requestedAt"`
-	PresenceFrom  time.Time         `json:"presenceFrom,omitzero"`
-	PresenceUntil time.Time         `json:"presenceUntil,omitzero"`
-	SentAt        time.Time         `json:"sentAt"`
+	RequestedAt   timestamp         `json:"requestedAt"`
+	PresenceFrom  timestamp         `json:"presenceFrom,omitempty"`
+	PresenceUntil timestamp         `json:"presenceUntil,omitempty"`
+	SentAt        timestamp         `json:"sentAt"`
+}
+
+// timestamp is a moment as it is written, RFC 3339 in UTC; empty: none. Encoding a
+// time.Time costs more than all else in a record.
+type timestamp string
+
+func stamp(t time.Time) timestamp {
+	if t.IsZero() {
+		return ""
+	}
+	return timestamp(t.UTC().Format(time.RFC3339Nano))
 }
 
 const stateSent = "sent"
@@ -53,12 +64,12 @@ func newRecord(m message.Message, i id, presenceFrom, sentAt time.Time) record {
 		Number:       m.Number,
 		Presence:     m.Presence,
 		Delay:        milliseconds(m.Delay),
-		RequestedAt:  m.RequestedAt.UTC(),
-		PresenceFrom: presenceFrom,
-		SentAt:       sentAt,
+		RequestedAt:  stamp(m.RequestedAt),
+		PresenceFrom: stamp(presenceFrom),
+		SentAt:       stamp(sentAt),
 	}
 	if !presenceFrom.IsZero() {
-		r.PresenceUntil = sentAt
+		r.PresenceUntil = r.SentAt
 	}
 	switch c := m.Content.(type) {
 	case message.Text:
