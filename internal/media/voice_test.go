@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"sync"
 	"testing"
 	"time"
@@ -395,8 +396,8 @@ func TestKilledWithItsChildren(t *testing.T) {
 	for _, why := range []string{"the client leaves", "the time is over"} {
 		t.Run(why, func(t *testing.T) {
 			fifo := filepath.Join(t.TempDir(), "alive")
-			if out, err := exec.Command("mkfifo", fifo).CombinedOutput(); err != nil {
-				t.Fatalf("mkfifo: %v: %s", err, out)
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
 			}
 			o := EncoderOptions{Program: fakeFFmpeg(t, fmt.Sprintf("exec 3>%s\nsleep 600 &\necho started >&3\nwait\n", fifo))}
 			if why == "the time is over" {
