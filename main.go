@@ -5,9 +5,12 @@
 //	POST /message/sendMedia/{apiToken}           image, video, document, audio file
 //	POST /message/sendWhatsAppAudio/{apiToken}   voice message
 //
+// GET /openapi.json describes these and all others.
+//
 // Started without any setting it listens on 127.0.0.1:8080, makes an account,
 // prints three curl calls that work, and keeps what is sent in its own outbox:
-// nobody is messaged. GET /outbox/messages shows what was sent.
+// nobody is messaged. /outbox/ shows what was sent. -sender whatsapp sends through
+// the WhatsApp Cloud API instead; -h lists every setting.
 //
 // # Accounts
 //
@@ -15,6 +18,18 @@
 // -accounts names a JSON file with many; it holds SHA-256 digests, no secrets,
 // and is read again on SIGHUP. A bad file then changes nothing and the log says
 // what is wrong with it. -new-account prints an entry for it.
+//
+// # Data
+//
+// -data holds all that outlives the process: the journal of idempotency keys, the
+// outbox, what is known of WhatsApp messages, and the first-run account. One
+// process at a time may use it. A log that is damaged in the middle is refused at
+// the start, with the place; -repair cuts it there and keeps a copy beside it.
+//
+// # Watching it
+//
+// GET /healthz, /readyz and /metrics; one log line for each request on standard
+// error. The first line on standard output says where the service listens.
 //
 // # Signals
 //
