@@ -15,7 +15,7 @@
 // # Accounts
 //
 // API_KEY and API_TOKEN, or API_KEY_FILE and API_TOKEN_FILE, make one account.
-// -accounts names a JSON file with many; it holds SHA-256 digests, no secrets,
+// -accounts names a JSON file with many; of keys and tokens it holds digests only,
 // and is read again on SIGHUP. A bad file then changes nothing and the log says
 // what is wrong with it. -new-account prints an entry for it.
 //
