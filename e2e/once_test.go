@@ -322,8 +322,14 @@ func TestOrderPerNumber(t *testing.T) {
 				defer conn.Close()
 				conns[i] = conn
 				body, _ := io.ReadAll(textTo(to, rand.IntN(60), fmt.Sprint(i)))
-				fmt.Fprintf(conn, "POST /message/sendText/%s HTTP/1.1\r\nHost: x\r\napikey: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token, key, len(body), body)
-				time.Sleep(25 * time.Millisecond) // so that it is accepted before the next is sent
+				idempotencyKey := fmt.Sprintf("%s-%d", to, i)
+				fmt.Fprintf(conn, "POST /message/sendText/%s HTTP/1.1\r\nHost: x\r\napikey: %s\r\nIdempotency-Key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token, key, idempotencyKey, len(body), body)
+				// The next is sent when this one has been accepted, which its key tells.
+				eventually(t, "a request is accepted", func() bool {
+					status, _ := s.get("/message/outcome/" + token + "?key=" + idempotencyKey)
+					return status == 200
+				})
+				time.Sleep(20 * time.Millisecond)
 			}
 			for _, conn := range conns {
 				_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
