@@ -76,7 +76,6 @@ type exchange struct {
 
 	// For the log; empty: not known, or not what happened.
 	account   string
-	operation message.Operation
 	number    message.Number
 	delay     time.Duration
 	messageID string
@@ -386,7 +385,6 @@ var operations = map[message.Operation]operation{
 // send is the handler of all three operations.
 func (s *server) send(op message.Operation) handler {
 	return func(x *exchange, r *http.Request) error {
-		x.operation = op
 		account, err := s.authenticate(x, r)
 		if err != nil {
 			return err

@@ -180,6 +180,11 @@ type settings struct {
 	whatsappLinks   bool
 	shutdownGrace   time.Duration
 	log             string
+
+	// What some of the texts above say.
+	allow   media.AllowList
+	proxies clientaddr.Proxies
+	faults  *outbox.Faults
 }
 
 // helpGroups orders the settings for -h; every flag stands in one group.
@@ -246,9 +251,10 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 		return c, usageError{err}
 	}
 	_, _, badAddr := net.SplitHostPort(c.addr)
-	_, badAllow := media.ParseAllow(c.allowMediaFrom)
-	_, badProxies := clientaddr.Parse(c.trustedProxies)
-	_, badFailures := outbox.ParseFaults(c.outboxFailures, c.outboxLatency)
+	var badAllow, badProxies, badFailures error
+	c.allow, badAllow = media.ParseAllow(c.allowMediaFrom)
+	c.proxies, badProxies = clientaddr.Parse(c.trustedProxies)
+	c.faults, badFailures = outbox.ParseFaults(c.outboxFailures, c.outboxLatency)
 	switch {
 	case badAddr != nil:
 		return c, usagef("-addr must be host:port, not %q", c.addr)
@@ -379,10 +385,6 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		return err
 	}
 	registry := account.NewRegistry(set)
-	proxies, err := clientaddr.Parse(c.trustedProxies)
-	if err != nil {
-		return usageError{err}
-	}
 	var certificate *tlscert.Certificate // nil: plain HTTP
 	if c.tlsCert != "" {
 		if certificate, err = tlscert.Load(c.tlsCert, c.tlsKey, logger); err != nil {
@@ -413,10 +415,6 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		return damaged(err)
 	}
 	defer routes.close()
-	allow, err := media.ParseAllow(c.allowMediaFrom)
-	if err != nil {
-		return usageError{err}
-	}
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	encoder := media.NewEncoder(work, media.EncoderOptions{Spool: spool})
@@ -447,7 +445,7 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		route:     routes.of,
 		journal:   keys,
 		encoder:   encoder,
-		proxies:   proxies,
+		proxies:   c.proxies,
 		spool:     spool,
 		outbox:    routes.outbox,
 		writable:  func() error { return probeWrite(c.data) },
@@ -459,7 +457,7 @@ func serve(ctx context.Context, c settings, getenv func(string) string, stdout, 
 		sender: &presenceSender{
 			route: routes.of,
 			gatherer: &gatherer{
-				fetcher:   media.NewFetcher(media.FetchOptions{Spool: spool, Allow: allow}),
+				fetcher:   media.NewFetcher(media.FetchOptions{Spool: spool, Allow: c.allow}),
 				encoder:   encoder,
 				downloads: make(chan struct{}, maxDownloads),
 			},

@@ -74,7 +74,9 @@ func openRoutes(c settings, getenv func(string) string, set account.Set, m *metr
 		switch cmp.Or(a.Sender, c.sender) {
 		case account.Outbox:
 			if rs.outbox == nil {
-				rs.outbox, err = openOutbox(c, logger)
+				rs.outbox, err = outbox.Open(outbox.Options{
+					Dir: filepath.Join(c.data, "outbox"), MaxMessages: c.outboxMessages, MaxBytes: int64(c.outboxBytes), Log: logger, Faults: c.faults,
+				})
 			}
 		case account.WhatsApp:
 			if rs.records == nil {
@@ -91,16 +93,6 @@ func openRoutes(c settings, getenv func(string) string, set account.Set, m *metr
 		return nil, usageError{err}
 	}
 	return rs, nil
-}
-
-func openOutbox(c settings, logger *slog.Logger) (*outbox.Store, error) {
-	faults, err := outbox.ParseFaults(c.outboxFailures, c.outboxLatency)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return outbox.Open(outbox.Options{
-		Dir: filepath.Join(c.data, "outbox"), MaxMessages: c.outboxMessages, MaxBytes: int64(c.outboxBytes), Log: logger, Faults: faults,
-	})
 }
 
 // replace makes the routes of a new set of accounts, all or none.
