@@ -20,7 +20,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"messagesender/internal/media"
@@ -52,8 +51,6 @@ type Platform struct {
 	log     *slog.Logger
 
 	messagesURL, mediaURL *url.URL
-
-	notShown atomic.Uint64
 
 	mu         sync.Mutex
 	logged     map[digest]struct{} // numbers whose missing presence was logged
@@ -124,10 +121,6 @@ func (p *Platform) Prepare(ctx context.Context, m message.Message) (message.Deli
 	return d, nil
 }
 
-// PresenceNotShown counts how often a presence could not be shown because the
-// recipient had not written within 24 hours.
-func (p *Platform) PresenceNotShown() uint64 { return p.notShown.Load() }
-
 // Status tells how far a message of this account has come; false: not known.
 func (p *Platform) Status(id string) (Status, bool) {
 	return p.records.statuses.get(p.account.Name, id)
@@ -161,7 +154,6 @@ func (p *Platform) tokenAccepted() {
 
 // noPresence counts, and logs once per number, that a presence was not shown.
 func (p *Platform) noPresence(n message.Number) {
-	p.notShown.Add(1)
 	p.client.notShown()
 	key := digestOf(p.account.Name, string(n))
 	p.mu.Lock()

@@ -227,11 +227,17 @@ type rig struct {
 	*Platform
 	logs   *logBuffer
 	pauses *[]time.Duration // between attempts; none is waited out
+	missed *atomic.Uint64   // presences not shown
 }
+
+// PresenceNotShown is how many presences the platform has reported as not shown.
+func (r *rig) PresenceNotShown() uint64 { return r.missed.Load() }
 
 func newRig(t testing.TB, s Settings) *rig {
 	t.Helper()
 	s.UserAgent = "messagesender/1.0.0"
+	missed := new(atomic.Uint64)
+	s.PresenceNotShown = func() { missed.Add(1) }
 	client, err := NewClient(s)
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +262,7 @@ func newRig(t testing.TB, s Settings) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{p, logs, pauses}
+	return &rig{p, logs, pauses, missed}
 }
 
 func text(body string) message.Message {
